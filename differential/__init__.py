@@ -1,0 +1,1 @@
+"""Who is compared, and where bytes really move."""

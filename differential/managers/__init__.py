@@ -1,0 +1,1 @@
+"""Models of cache managers: what they would hand over to a sender or receiver."""

@@ -1,0 +1,1 @@
+"""What is true about the bytes of a KV cache that two ranks share."""

@@ -1,0 +1,90 @@
+"""Which slot a content block has: the running number of distinct content blocks, and the affine rule."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from oracle.model.case import Case, Content, Request
+
+
+@lru_cache(maxsize=4096)
+def content_spans(contents: tuple[Content, ...], content: int, tokens: int) -> tuple[tuple[int, int, int], ...]:
+    """(content, first token, end token) of a prompt, in order: which node of the prefix tree each token is of."""
+    spans: list[tuple[int, int, int]] = []
+    end = tokens
+    while content >= 0:
+        node = contents[content]
+        first = min(node.length, end)
+        if first < end:
+            spans.append((content, first, end))
+        end = first
+        content = node.parent
+    return tuple(reversed(spans))
+
+
+def block_count(request: Request, length: str, tokens_per_block: int) -> int:
+    return -(-request.tokens(length) // tokens_per_block)
+
+
+@lru_cache(maxsize=512)
+def number_blocks(case: Case, side: str, group_index: int) -> tuple[int, tuple[np.ndarray, ...]]:
+    """(distinct content blocks, their running numbers by request and ordinal) of one group.
+
+    A block that lies wholly within a request's prompt is shared by content; one that is not full
+    yet belongs to its request. On the generation side only the whole blocks a request has cached
+    are shared: what is received lands in slots of its own. A state group has one block a request.
+    """
+    group = case.model.groups[group_index]
+    numbers: list[np.ndarray] = []
+    if not group.is_paged:
+        return len(case.requests), tuple(np.array([index]) for index in range(len(case.requests)))
+    tokens_per_block = case.side(side).tokens_per_block
+    shared: dict[int, np.ndarray] = {}
+    used = 0
+    for request in case.requests:
+        tokens = request.tokens(group.length)
+        blocks = -(-tokens // tokens_per_block)
+        limit = tokens if side == "context" else min(tokens, request.generation.cached)
+        full = limit // tokens_per_block
+        own = np.full(blocks, -1, dtype=np.int64)
+        for content, first, end in content_spans(case.contents, request.content, tokens) if full else ():
+            start, stop = first // tokens_per_block, min(end // tokens_per_block, full)
+            if start >= stop:
+                continue
+            known = shared.get(content)
+            if known is None or len(known) < stop:
+                grown = np.full(stop, -1, dtype=np.int64)
+                if known is not None:
+                    grown[: len(known)] = known
+                shared[content] = known = grown
+            part = known[start:stop]
+            new = part < 0
+            fresh = int(new.sum())
+            part[new] = np.arange(used, used + fresh)
+            used += fresh
+            own[start:stop] = part
+        private = own < 0
+        fresh = int(private.sum())
+        own[private] = np.arange(used, used + fresh)
+        used += fresh
+        numbers.append(own)
+    return used, tuple(numbers)
+
+
+@lru_cache(maxsize=4096)
+def slot_count(blocks: int, mul: int) -> int:
+    """The smallest prime of at least three times ``blocks`` that does not divide ``mul``."""
+    candidate = max(2, 3 * blocks)
+    while not _is_prime(candidate) or mul % candidate == 0:
+        candidate += 1
+    return candidate
+
+
+def _is_prime(number: int) -> bool:
+    if number < 4:
+        return number > 1
+    if number % 2 == 0:
+        return False
+    return all(number % divisor for divisor in range(3, int(number**0.5) + 1, 2))

@@ -1,0 +1,73 @@
+"""The grid of ranks of one instance."""
+
+from __future__ import annotations
+
+
+from oracle.model.errors import InvalidCase, require_whole
+from oracle.model.records import Hashed, record
+
+
+@record
+class Rank(Hashed):
+    """One rank: its number in the instance and its coordinates; number = (pp*TP + tp)*CP + cp."""
+
+    number: int
+    pp: int
+    tp: int
+    cp: int
+
+
+@record
+class Topology(Hashed):
+    """How an instance is split: tensor parallelism, layers per pipeline stage, Helix context parallelism, attention DP.
+
+    ``stages`` are layer counts, in order, zeros allowed: stage p holds the next ``stages[p]`` layers.
+    Under attention DP every rank of the tensor grid holds its own requests whole.
+    """
+
+    tp: int = 1
+    stages: tuple[int, ...] = (1,)
+    cp: int = 1
+    attention_dp: bool = False
+
+    def __post_init__(self) -> None:
+        require_whole("tp", self.tp, least=1)
+        require_whole("cp", self.cp, least=1)
+        object.__setattr__(self, "stages", tuple(self.stages))
+        if not self.stages:
+            raise InvalidCase("stages", self.stages, "expected at least one pipeline stage")
+        for layers in self.stages:
+            require_whole("stages", layers)
+        if type(self.attention_dp) is not bool:
+            raise InvalidCase("attention_dp", self.attention_dp, "expected true or false")
+
+    @property
+    def pp(self) -> int:
+        return len(self.stages)
+
+    @property
+    def size(self) -> int:
+        return self.pp * self.tp * self.cp
+
+    @property
+    def data_parallel(self) -> int:
+        """Number of attention data-parallel ranks (1 without attention DP)."""
+        return self.tp if self.attention_dp else 1
+
+    def rank(self, number: int) -> Rank:
+        if not 0 <= number < self.size:
+            raise InvalidCase("rank", number, f"this instance has ranks 0..{self.size - 1}")
+        rest, cp = divmod(number, self.cp)
+        pp, tp = divmod(rest, self.tp)
+        return Rank(number, pp, tp, cp)
+
+    def ranks(self) -> tuple[Rank, ...]:
+        return tuple(self.rank(number) for number in range(self.size))
+
+    def number(self, pp: int, tp: int, cp: int) -> int:
+        return (pp * self.tp + tp) * self.cp + cp
+
+    def stage_layers(self, pp: int) -> range:
+        """Global layer ids of stage ``pp``."""
+        first = sum(self.stages[:pp])
+        return range(first, first + self.stages[pp])

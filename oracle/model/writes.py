@@ -1,0 +1,137 @@
+"""A plan as data: who pairs with whom, what is refused, and which byte runs are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from oracle.model.errors import InvalidCase
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A right or wrong "no": of one request, or of the pair of instances (``request`` None)."""
+
+    code: str
+    reason: str
+    request: int | None = None
+
+    def __str__(self) -> str:
+        whose = "the instances" if self.request is None else f"request {self.request}"
+        return f"{whose}: {self.code} ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pair:
+    """A source rank that a destination rank hears from for a request, also when it carries no byte.
+
+    ``seen_by`` is ``both``, or ``sender`` or ``receiver`` where only that side counts on the other.
+    """
+
+    request: int
+    source: int
+    destination: int
+    seen_by: str = "both"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """All runs between one pool of a source rank and one pool of a destination rank for one request and group.
+
+    ``source_bases`` and ``destination_bases`` (int64, n) are slot starts in bytes from the pool's
+    start, pairwise; ``runs`` (int64, m x 3) are (source offset, destination offset, bytes) inside
+    the slot. The segment writes every run for every slot: n*m runs.
+    """
+
+    request: int
+    chunk: int
+    group: int
+    source_rank: int
+    destination_rank: int
+    source_pool: int
+    destination_pool: int
+    source_bases: np.ndarray
+    destination_bases: np.ndarray
+    runs: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.source_bases.shape != self.destination_bases.shape or self.source_bases.ndim != 1:
+            raise InvalidCase("segment.bases", self.source_bases.shape, "expected two vectors of one length")
+        if self.runs.ndim != 2 or self.runs.shape[1] != 3:
+            raise InvalidCase("segment.runs", self.runs.shape, "expected (runs, 3): source, destination, bytes")
+
+    @property
+    def run_count(self) -> int:
+        return len(self.source_bases) * len(self.runs)
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.source_bases) * int(self.runs[:, 2].sum())
+
+
+COLUMNS = ("request", "chunk", "group", "src_rank", "dst_rank", "src_pool", "dst_pool", "src_offset", "dst_offset", "nbytes")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Writes:
+    """What a subject would write for a case."""
+
+    pairs: tuple[Pair, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def run_count(self) -> int:
+        return sum(segment.run_count for segment in self.segments)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(segment.nbytes for segment in self.segments)
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """One row a run, in plan order (segment, run, slot), as int64 columns named ``COLUMNS``.
+
+        Offsets count from the start of the pool. Made on demand: a big plan has many rows.
+        """
+        rows: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}
+        for segment in self.segments:
+            slots, runs = len(segment.source_bases), len(segment.runs)
+            fixed = (
+                segment.request,
+                segment.chunk,
+                segment.group,
+                segment.source_rank,
+                segment.destination_rank,
+                segment.source_pool,
+                segment.destination_pool,
+            )
+            for name, value in zip(COLUMNS, fixed):
+                rows[name].append(np.full(slots * runs, value, dtype=np.int64))
+            rows["src_offset"].append(np.add.outer(segment.runs[:, 0], segment.source_bases).ravel())
+            rows["dst_offset"].append(np.add.outer(segment.runs[:, 1], segment.destination_bases).ravel())
+            rows["nbytes"].append(np.repeat(segment.runs[:, 2], slots))
+        return {name: np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64) for name, parts in rows.items()}
+
+    @classmethod
+    def from_runs(cls, rows: Iterable[tuple[int, ...]], *, pairs: Iterable[Pair] = (), **others: object) -> Writes:
+        """A plan from recorded runs, one row of ``COLUMNS`` each, offsets from the start of the pool."""
+        segments = []
+        for request, chunk, group, src, dst, src_pool, dst_pool, src_offset, dst_offset, nbytes in rows:
+            segments.append(
+                Segment(
+                    request,
+                    chunk,
+                    group,
+                    src,
+                    dst,
+                    src_pool,
+                    dst_pool,
+                    np.array([0], dtype=np.int64),
+                    np.array([0], dtype=np.int64),
+                    np.array([[src_offset, dst_offset, nbytes]], dtype=np.int64),
+                )
+            )
+        return cls(tuple(pairs), tuple(segments), **others)  # type: ignore[arg-type]
