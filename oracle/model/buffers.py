@@ -61,7 +61,9 @@ class Move(Hashed):
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", tuple(self.inputs))
         if (self.state is MoveState.DERIVED) != bool(self.inputs):
-            raise InvalidCase("move.inputs", self.inputs, "derived(...) names the roles it comes from, others name none")
+            raise InvalidCase(
+                "move.inputs", self.inputs, "derived(...) names the roles it comes from, others name none"
+            )
         if self.state is MoveState.OPTIONAL:
             if self.side not in ("context", "generation", "either"):
                 raise InvalidCase("move.side", self.side, "expected optional(context), (generation) or (either)")
@@ -141,12 +143,14 @@ class Buffer(Hashed):
             raise InvalidCase(f"{where}.parts", self.role, "sub-pages and several parts need a token axis in each part")
         if self.first_local and not self.request_scope:
             raise InvalidCase(f"{where}.first_local", True, "only a request-wide role may sit on the first local layer")
-        if len(self.ids) != 2 or self.ids[0] < 1 or not 0 <= self.ids[1]:
+        if len(self.ids) != 2 or self.ids[0] < 1 or not self.ids[1] >= 0:
             raise InvalidCase(f"{where}.ids", self.ids, "expected (mul >= 1, add >= 0)")
         if self.alias is not None:
             for layer in self.alias:
                 if layer in self.layers or not any(owner < layer for owner in self.layers):
-                    raise InvalidCase(f"{where}.alias", layer, "an alias layer has an owner below it and no bytes itself")
+                    raise InvalidCase(
+                        f"{where}.alias", layer, "an alias layer has an owner below it and no bytes itself"
+                    )
 
     @property
     def tokens_per_row(self) -> int:
@@ -268,7 +272,9 @@ class Model(Hashed):
                         if source is None or not all(
                             layer in source.layers and source.move_on(layer).moves for layer in layers
                         ):
-                            raise InvalidCase(f"buffer {buffer.role}.move", name, "derived from a role that does not move")
+                            raise InvalidCase(
+                                f"buffer {buffer.role}.move", name, "derived from a role that does not move"
+                            )
         for layer in self.draft:
             if layer >= self.layers:
                 raise InvalidCase("model.draft", layer, f"the model has {self.layers} layers")
@@ -278,4 +284,3 @@ class Model(Hashed):
             if group.name == name:
                 return index
         raise InvalidCase("group", name, f"expected one of {[group.name for group in self.groups]}")
-

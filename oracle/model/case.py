@@ -211,7 +211,9 @@ def _check_instance(model: Model, instance: Instance, side: str) -> None:
     topology = instance.topology
     total = sum(topology.stages)
     held = {layer for lack in instance.without for layer in lack.layers}
-    if total > model.layers or any(layer not in model.draft or layer not in held for layer in range(total, model.layers)):
+    if total > model.layers or any(
+        layer not in model.draft or layer not in held for layer in range(total, model.layers)
+    ):
         raise InvalidCase(f"{side}.stages", topology.stages, f"expected {model.layers} layers in all")
     roles = {buffer.role for group in model.groups for buffer in group.buffers}
     for lack in instance.without:
@@ -221,9 +223,15 @@ def _check_instance(model: Model, instance: Instance, side: str) -> None:
                     if buffer.role not in lack.roles or layer not in buffer.layers or layer in model.draft:
                         continue
                     move = buffer.move_on(layer)
-                    if move.state not in (MoveState.OPTIONAL, MoveState.REBUILT) or move.side not in ("", side, "either"):
+                    if move.state not in (MoveState.OPTIONAL, MoveState.REBUILT) or move.side not in (
+                        "",
+                        side,
+                        "either",
+                    ):
                         raise InvalidCase(
-                            f"{side}.without", (layer, buffer.role), "only optional buffers and draft layers may be lacking"
+                            f"{side}.without",
+                            (layer, buffer.role),
+                            "only optional buffers and draft layers may be lacking",
                         )
     for name in ("layouts", "element_bits"):
         for role, _ in getattr(instance, name):
@@ -239,14 +247,20 @@ def _check_instance(model: Model, instance: Instance, side: str) -> None:
         for buffer in group.buffers:
             for layer in buffer.alias or ():
                 owner = buffer.owner_of(layer)
-                if not any(layer in stage and owner in stage for stage in map(topology.stage_layers, range(topology.pp))):
+                if not any(
+                    layer in stage and owner in stage for stage in map(topology.stage_layers, range(topology.pp))
+                ):
                     raise InvalidCase(
-                        f"{side}.stages", topology.stages, f"layer {layer} aliases {buffer.role} of layer {owner}: one stage"
+                        f"{side}.stages",
+                        topology.stages,
+                        f"layer {layer} aliases {buffer.role} of layer {owner}: one stage",
                     )
             for rank in _representatives(instance):
                 buffer_bytes(buffer, instance, rank)
             if group.kind is GroupKind.STATE and buffer.expansion > 1:
-                raise InvalidCase(f"buffer {buffer.role}.expansion", buffer.expansion, "a state buffer has no sub-pages")
+                raise InvalidCase(
+                    f"buffer {buffer.role}.expansion", buffer.expansion, "a state buffer has no sub-pages"
+                )
 
 
 def _representatives(instance: Instance) -> tuple:

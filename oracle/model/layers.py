@@ -31,10 +31,11 @@ class LayerSet(Hashed):
             try:
                 span, _, step = piece.partition("/")
                 first, dots, last = span.partition("..")
-                stride = int(step) if step else 1
-                if stride < 1 or (step and not dots):
+                start, stride = int(first), int(step) if step else 1
+                end = int(last) if dots else start
+                if stride < 1 or end < start or (step and not dots):
                     raise ValueError
-                ids.extend(range(int(first), (int(last) if dots else int(first)) + 1, stride))
+                ids.extend(range(start, end + 1, stride))
             except ValueError:
                 raise InvalidCase("layers", text, "expected layer sets such as 0..3, 0..47/4 or 1,3,5") from None
         return cls(tuple(ids))

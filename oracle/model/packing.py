@@ -135,7 +135,5 @@ def _layer_major(regions: list[Region]) -> PackedPool:
     widths = {size for size, _ in regions}
     if len(widths) != 1:
         raise InvalidCase("packing", sorted(widths), "a layer-major pool needs layers of one width")
-    members = tuple(
-        (layer, role, start, nbytes) for _, inside in regions for layer, role, start, nbytes in inside
-    )
+    members = tuple((layer, role, start, nbytes) for _, inside in regions for layer, role, start, nbytes in inside)
     return PackedPool(widths.pop(), members, layer_major=True)

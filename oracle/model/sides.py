@@ -56,7 +56,8 @@ def lay_out(case: Case, side: str) -> Side:
 
 def _shares_differ(case: Case) -> bool:
     return any(
-        axis.split.value in ("floor", "cyc") or any(section.split.value in ("floor", "cyc") for section in axis.sections)
+        axis.split.value in ("floor", "cyc")
+        or any(section.split.value in ("floor", "cyc") for section in axis.sections)
         for group in case.model.groups
         for buffer in group.buffers
         for part in buffer.parts
@@ -87,7 +88,11 @@ def _derive(case: Case, side: str, rank: Rank) -> tuple[PageTable, dict[int, tup
             index, _ = packed[position]
             where[index] = (used, 0)
             used += number_blocks(case, side, index)[0]
-        given = [counts[case.model.groups[packed[p][0]].name] for p in members if case.model.groups[packed[p][0]].name in counts]
+        given = [
+            counts[case.model.groups[packed[p][0]].name]
+            for p in members
+            if case.model.groups[packed[p][0]].name in counts
+        ]
         count = max(given) if given else slot_count(used, case.slots.mul)
         first_pool = len(pools)
         for pool in packed[members[0]][1]:

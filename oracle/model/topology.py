@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from oracle.model.errors import InvalidCase, require_whole
 from oracle.model.records import Hashed, record
 

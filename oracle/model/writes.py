@@ -71,7 +71,18 @@ class Segment:
         return len(self.source_bases) * int(self.runs[:, 2].sum())
 
 
-COLUMNS = ("request", "chunk", "group", "src_rank", "dst_rank", "src_pool", "dst_pool", "src_offset", "dst_offset", "nbytes")
+COLUMNS = (
+    "request",
+    "chunk",
+    "group",
+    "src_rank",
+    "dst_rank",
+    "src_pool",
+    "dst_pool",
+    "src_offset",
+    "dst_offset",
+    "nbytes",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,7 +27,6 @@ class Kind(Enum):
     NOT_ELECTED = "not elected"
     MISSING = "missing"
     FALSE_REFUSAL = "false refusal"
-    FALSE_ACCEPT = "false accept"
 
 
 @dataclass(frozen=True, slots=True)

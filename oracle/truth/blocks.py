@@ -1,0 +1,59 @@
+"""Which block of a request is due on a receiver, may arrive, or must not be touched (spec: blocks, decisions).
+
+By asking the tokens of each block: the model's window decides what is due, the receiver's own
+reserve what may arrive besides, and what the source still holds plays no part.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from oracle.model.case import Case
+
+FORBIDDEN, OPTIONAL, DUE = 0, 1, 2
+
+
+@lru_cache(maxsize=1024)
+def block_classes(case: Case, request: int, group: int) -> np.ndarray:
+    """Class of every block of the request in ``group`` by ordinal (uint8); a state group has one block."""
+    what = case.model.groups[group]
+    if not what.is_paged:
+        return np.array([DUE], dtype=np.uint8)
+    asked = case.requests[request]
+    wanted = live_blocks(case, "generation", request, group, reserve=0)
+    kept = live_blocks(case, "generation", request, group, reserve=dict(case.generation.reserve).get(what.name, 0))
+    size = case.generation.tokens_per_block
+    past_end = (np.arange(len(wanted)) + 1) * size
+    missing = past_end > asked.generation.cached
+    classes = np.where(kept & missing, OPTIONAL, FORBIDDEN).astype(np.uint8)
+    classes[wanted & missing] = DUE
+    return classes
+
+
+def live_blocks(case: Case, side: str, request: int, group: int, *, reserve: int) -> np.ndarray:
+    """Whether any token of each block is a sink or still within the window (bool by ordinal).
+
+    The token about to be computed, at position P, attends to itself and the ``window - 1`` before it.
+    """
+    what = case.model.groups[group]
+    tokens = case.requests[request].tokens(what.length)
+    size = case.side(side).tokens_per_block
+    blocks = 0
+    while blocks * size < tokens:
+        blocks += max(1, (tokens - blocks * size) // size)
+    first = np.arange(blocks) * size
+    if what.window is None:
+        return np.ones(blocks, dtype=bool)
+    oldest_seen = tokens - (what.window + reserve - 1)
+    return (first + size - 1 >= oldest_seen) | (first < what.sinks)
+
+
+def resident_blocks(case: Case, request: int, group: int, slots: np.ndarray) -> np.ndarray:
+    """Whether the context side still holds each block readable: it has a slot and has not left its window."""
+    held = slots >= 0
+    if not case.model.groups[group].is_paged or any(row.side == "context" for row in case.tables):
+        return held
+    reserve = dict(case.context.reserve).get(case.model.groups[group].name, 0)
+    return held & live_blocks(case, "context", request, group, reserve=reserve)

@@ -1,0 +1,46 @@
+"""When "no" is the right answer: what no sender can serve, and what policy allows a sender to refuse."""
+
+from __future__ import annotations
+
+from oracle.model.case import Case
+from oracle.truth.elements import Truth
+
+
+def policy_reasons(case: Case) -> tuple[str, ...]:
+    """Why a sender may refuse this pair of instances though every byte has a holder (spec: mapping, oracle)."""
+    context, generation = case.context, case.generation
+    found: list[str] = []
+    if context.tokens_per_block != generation.tokens_per_block:
+        found.append(f"tokens per block differ: {context.tokens_per_block} and {generation.tokens_per_block}")
+    for group in case.model.groups:
+        for buffer in group.buffers:
+            for part in buffer.parts:
+                widths = (context.bits_of(buffer.role, part.bits), generation.bits_of(buffer.role, part.bits))
+                if widths[0] != widths[1]:
+                    found.append(f"elements of {buffer.role} are {widths[0]} and {widths[1]} bits wide")
+    for name, instance in (("context", context), ("generation", generation)):
+        if instance.topology.cp > 1 and instance.topology.attention_dp:
+            found.append(f"the {name} instance joins context parallelism with attention data parallelism")
+    sizes = [
+        ("tp", *(1 if side.topology.attention_dp else side.topology.tp for side in (context, generation))),
+        ("cp", context.topology.cp, generation.topology.cp),
+    ]
+    for name, source, destination in sizes:
+        if max(source, destination) % min(source, destination):
+            found.append(f"{name} {source} and {destination}: neither divides the other")
+    return tuple(found)
+
+
+def right_refusals(truth: Truth) -> tuple[tuple[str, ...], dict[int, str]]:
+    """(reasons to refuse the instances, request -> reason to refuse it). Empty: a refusal is false."""
+    reasons = list(policy_reasons(truth.case))
+    for request, rank, number in truth.unserved[:1]:
+        element = truth.generation_keys.decode(truth.case, "generation", number)
+        heard = truth.heard[request][rank]
+        where = f"{element.role} of layer {element.layer}, {element.indices}" if element else "an index"
+        reasons.append(f"{where}, due on rank {rank}, is on none of its paired ranks {list(heard)}")
+    lost = {
+        request: f"block {ordinal} of group {truth.case.model.groups[group].name} is due on rank {rank} and held by no source"
+        for request, (rank, group, ordinal) in truth.lost.items()
+    }
+    return tuple(reasons), lost
