@@ -256,7 +256,7 @@ class Model(Hashed):
                     f"group {group.name}", group.domain, f"it retains as group {retention[alike]} does: name a domain"
                 )
             retention[alike] = group.name
-            roles = {buffer.role: buffer for buffer in group.buffers}
+            holders = {(layer, buffer.role): buffer for buffer in group.buffers for layer in buffer.layers}
             for buffer in group.buffers:
                 for layer in (*buffer.layers, *(buffer.alias or ())):
                     if layer >= self.layers:
@@ -265,15 +265,12 @@ class Model(Hashed):
                     if key in keys:
                         raise InvalidCase(f"group {group.name}", key, "two buffers have one key")
                     keys.add(key)
-                for move in buffer.moves:
-                    for name in move.inputs:
-                        source = roles.get(name)
-                        layers = move.layers or buffer.layers
-                        if source is None or not all(
-                            layer in source.layers and source.move_on(layer).moves for layer in layers
-                        ):
+                for layer in buffer.layers:
+                    for name in buffer.move_on(layer).inputs:
+                        source = holders.get((layer, name))
+                        if source is None or not source.move_on(layer).moves:
                             raise InvalidCase(
-                                f"buffer {buffer.role}.move", name, "derived from a role that does not move"
+                                f"buffer {buffer.role}.move", (layer, name), "derived from a role that does not move"
                             )
         for layer in self.draft:
             if layer >= self.layers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oracle.model.buffers import GroupKind, Model, MoveState
+from oracle.model.buffers import Model, MoveState
 from oracle.model.counts import buffer_bytes
 from oracle.model.errors import InvalidCase, require_whole
 from oracle.model.instance import Instance
@@ -57,6 +57,11 @@ class Request(Hashed):
         require_whole("request.context_dp", self.context_dp)
         require_whole("request.generation_dp", self.generation_dp)
         object.__setattr__(self, "lengths", tuple(tuple(pair) for pair in self.lengths))
+        names = ["prompt", *(name for name, _ in self.lengths)]
+        if len(set(names)) != len(names):
+            raise InvalidCase("request.lengths", names[1:], "expected distinct names, none of them prompt")
+        for name, tokens in self.lengths:
+            require_whole(f"request.lengths of {name}", tokens)
         object.__setattr__(self, "cuts", tuple(self.cuts))
         if any(not 0 < cut < self.prompt for cut in self.cuts) or list(self.cuts) != sorted(set(self.cuts)):
             raise InvalidCase("request.cuts", self.cuts, f"expected ascending token positions in 1..{self.prompt - 1}")
@@ -241,7 +246,7 @@ def _check_instance(model: Model, instance: Instance, side: str) -> None:
         for group, _ in getattr(instance, name):
             model.group_index(group)
     for layer in instance.layer_order:
-        if layer >= model.layers:
+        if type(layer) is not int or not 0 <= layer < model.layers:
             raise InvalidCase(f"{side}.layer_order", layer, f"the model has {model.layers} layers")
     for group in model.groups:
         for buffer in group.buffers:
@@ -257,10 +262,6 @@ def _check_instance(model: Model, instance: Instance, side: str) -> None:
                     )
             for rank in _representatives(instance):
                 buffer_bytes(buffer, instance, rank)
-            if group.kind is GroupKind.STATE and buffer.expansion > 1:
-                raise InvalidCase(
-                    f"buffer {buffer.role}.expansion", buffer.expansion, "a state buffer has no sub-pages"
-                )
 
 
 def _representatives(instance: Instance) -> tuple:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from oracle.model.errors import InvalidCase
 from oracle.model.records import Hashed, record
@@ -16,7 +17,7 @@ class LayerSet(Hashed):
 
     def __post_init__(self) -> None:
         ids = tuple(self.ids)
-        if any(type(i) is not int or i < 0 for i in ids) or any(a >= b for a, b in zip(ids, ids[1:])):
+        if any(type(i) is not int or i < 0 for i in ids) or any(a >= b for a, b in pairwise(ids)):
             raise InvalidCase("layers", ids, "expected distinct layer ids in ascending order, none negative")
         object.__setattr__(self, "ids", ids)
 

@@ -49,7 +49,7 @@ def pack_group(model: Model, group_index: int, instance: Instance, rank: Rank) -
         return _coalesced(regions)
     layer_major = rule.startswith("layer_major")
     families = rule.removeprefix("layer_major").strip() or "separate"
-    if families == "interleaved":
+    if families == "interleaved" and not layer_major:
         pools = [_back_to_back([region for _, _, region in regions])]
     else:
         roles = _families(families, group)
@@ -131,9 +131,12 @@ def _back_to_back(regions: list[Region]) -> PackedPool:
 
 
 def _layer_major(regions: list[Region]) -> PackedPool:
-    """Each region's bytes stand for one layer; ``slot_bytes`` is the width of one of them."""
-    widths = {size for size, _ in regions}
+    """The regions of a layer, back to back, stand for one layer; ``slot_bytes`` is the width of one of them."""
+    by_layer: dict[int, list[Region]] = {}
+    for region in regions:
+        by_layer.setdefault(region[1][0][0], []).append(region)
+    layers = [_back_to_back(inside) for inside in by_layer.values()]
+    widths = {layer.slot_bytes for layer in layers}
     if len(widths) != 1:
         raise InvalidCase("packing", sorted(widths), "a layer-major pool needs layers of one width")
-    members = tuple((layer, role, start, nbytes) for _, inside in regions for layer, role, start, nbytes in inside)
-    return PackedPool(widths.pop(), members, layer_major=True)
+    return PackedPool(widths.pop(), tuple(member for layer in layers for member in layer.members), layer_major=True)

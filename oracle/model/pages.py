@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from oracle.model.errors import InvalidCase, require_whole
 from oracle.model.records import Hashed, record
 
@@ -83,7 +85,7 @@ class PageTable(Hashed):
             spans.setdefault((entry.group, entry.pool), []).append((entry.offset, entry.offset + entry.nbytes))
         for (_, pool_index), taken in spans.items():
             taken.sort()
-            for (_, end), (start, _) in zip(taken, taken[1:]):
+            for (_, end), (start, _) in pairwise(taken):
                 if start < end:
                     raise InvalidCase(f"pool {pool_index}", start, "two buffers of one group overlap")
 

@@ -152,9 +152,12 @@ def _slots(
                 rows.append(np.full(len(own), -1, dtype=np.int64))
                 continue
             rows.append((rule.mul * (own + (first + 1)) + (rule.add + 11 * rank.number)) % count)
-        if not lists and (used > count or gcd(rule.mul, count) != 1):
+        if not lists and (first + used > count or gcd(rule.mul, count) != 1):
+            blocks = first + used
             raise InvalidCase(
-                f"{side} slots of {name}", (rule.mul, count), f"the affine rule must give {used} blocks distinct slots"
+                f"{side} slots of {name}",
+                (rule.mul, count),
+                f"the affine rule must give {blocks} blocks distinct slots",
             )
         found[group] = tuple(rows)
     return found

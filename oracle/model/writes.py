@@ -119,7 +119,7 @@ class Writes:
                 segment.source_pool,
                 segment.destination_pool,
             )
-            for name, value in zip(COLUMNS, fixed):
+            for name, value in zip(COLUMNS[: len(fixed)], fixed, strict=True):
                 rows[name].append(np.full(slots * runs, value, dtype=np.int64))
             rows["src_offset"].append(np.add.outer(segment.runs[:, 0], segment.source_bases).ravel())
             rows["dst_offset"].append(np.add.outer(segment.runs[:, 1], segment.destination_bases).ravel())
