@@ -207,6 +207,10 @@ class Case(Hashed):
                 if key in seen:
                     raise InvalidCase(where, row.request, "expected each list once")
                 seen.add(key)
+        # Their order says nothing: equal cases are to be equal, and to have one file.
+        for name in ("tables", "presented") if seen else ():
+            rows = sorted(getattr(self, name), key=lambda row: (row.side, row.rank, row.group, row.request))
+            object.__setattr__(self, name, tuple(rows))
 
     def side(self, name: str) -> Instance:
         return self.context if name == "context" else self.generation

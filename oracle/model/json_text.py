@@ -76,16 +76,16 @@ def one_line(value: object) -> str:
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def lay_out(value: object) -> str:
+def render(value: object) -> str:
     """``value`` over as few lines as fit ``WIDTH``, with a line end; the same value gives the same text.
 
     The outermost object and a list of several objects always have one line an entry. Numbers that
     need more than one line fill them.
     """
-    return _lay_out(value, "", 0, outermost=True) + "\n"
+    return _render(value, "", 0, outermost=True) + "\n"
 
 
-def _lay_out(value: object, indent: str, used: int, *, outermost: bool = False) -> str:
+def _render(value: object, indent: str, used: int, *, outermost: bool = False) -> str:
     """``value`` after ``used`` columns of a line that is indented by ``indent``."""
     entries = isinstance(value, list) and len(value) > 1 and all(isinstance(inner, dict) for inner in value)
     if not value or not isinstance(value, (dict, list)):
@@ -100,14 +100,14 @@ def _lay_out(value: object, indent: str, used: int, *, outermost: bool = False) 
         lines = []
         for key, inner in value.items():
             name = f"{one_line(key)}: "
-            lines.append(name + _lay_out(inner, inside, len(inside) + len(name)))
+            lines.append(name + _render(inner, inside, len(inside) + len(name)))
         first, last = "{", "}"
     else:
         first, last = "[", "]"
         if all(type(inner) is int for inner in value):
             lines = list(_filled(value, WIDTH - len(inside)))
         else:
-            lines = [_lay_out(inner, inside, len(inside)) for inner in value]
+            lines = [_render(inner, inside, len(inside)) for inner in value]
     body = f",\n{inside}".join(lines)
     return f"{first}\n{inside}{body}\n{indent}{last}"
 

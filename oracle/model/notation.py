@@ -137,14 +137,14 @@ def parse_buffer(text: str) -> Buffer:
 def _parse(text: str) -> Buffer:
     reader = Tokens("buffer", text)
     role = reader.name("a role such as key")
-    reader.expect("@", "@ and the layers")
+    reader.expect("@", "'@' and the layers")
     layers = reader.layers()
-    reader.expect(":", ": and the axes")
+    reader.expect(":", "':' and the axes")
     fields: dict[str, object] = {}
     parts = _parse_parts(reader, fields)
     while reader.accept(";"):
         _parse_field(reader, fields)
-    reader.expect("", "; and a field, or the end")
+    reader.expect("", "';' and a field, or the end")
     names = ("own", "pad", "align", "fused")
     place = reader.make(None, Placement, **{name: fields.pop(name) for name in names if name in fields})
     return reader.make(None, Buffer, role, layers, parts, placement=place, **fields)
@@ -164,15 +164,15 @@ def _parse_parts(reader: Tokens, fields: dict[str, object]) -> tuple[Part, ...]:
     parts: list[Part] = []
     while reader.accept("{"):
         axes = _parse_axes(reader)
-        reader.expect("}", "an axis such as H(4).heads, T, D(8), or }")
-        reader.expect(":", ": and the bits of an element")
+        reader.expect("}", "an axis such as H(4).heads, T, D(8), or '}'")
+        reader.expect(":", "':' and the bits of an element")
         parts.append(reader.make(start, Part, axes, reader.number("the bits of an element")))
         start = reader.position
     if parts:
         return tuple(parts)
     axes = _parse_axes(reader)
     if axes:
-        reader.expect(";", "another axis, or ; and the element")
+        reader.expect(";", "another axis, or ';' and the element")
     start = reader.position
     if reader.accept("rec"):
         widths, bits = [reader.enclosed("the bytes of a row")], 8
@@ -192,11 +192,11 @@ def _parse_parts(reader: Tokens, fields: dict[str, object]) -> tuple[Part, ...]:
 def _parse_footer(reader: Tokens) -> tuple[int, list[int]]:
     """(rows of a sub-page, bytes of a row of each part) of ``(rows, data, tail, ...)``."""
     expected = "the bytes of a row"
-    reader.expect("(", "(rows,data,tail)")
+    reader.expect("(", "'(' and rows,data,tail")
     rows = 0 if reader.accept("*") else reader.number("the rows of a sub-page, or * for the whole block")
     widths: list[int] = []
     while len(widths) < 2 or not reader.accept(")"):
-        reader.expect(",", f", and {expected}" if len(widths) < 2 else f", and {expected}, or )")
+        reader.expect(",", f"',' and {expected}" if len(widths) < 2 else f"',' and {expected}, or ')'")
         widths.append(reader.number(expected))
     return rows, widths
 
@@ -238,7 +238,7 @@ def _parse_sections(reader: Tokens, axis: str) -> tuple[Section, ...]:
         name = f"s{len(found)}"
         if reader.kind != "number":
             name = reader.name(f"a section of {axis} such as x:8.even")
-            reader.expect(":", f": and the size of section {name}")
+            reader.expect(":", f"':' and the size of section {name}")
         size = reader.number(f"the size of section {name}")
         split = None
         if reader.accept("."):
@@ -246,7 +246,7 @@ def _parse_sections(reader: Tokens, axis: str) -> tuple[Section, ...]:
         found.append((start, name, size, split))
         if not reader.accept(","):
             break
-    reader.expect("]", ", and a section, or ]")
+    reader.expect("]", "',' and a section, or ']'")
     short = all(split is None for _, _, _, split in found)
     if short:
         reader.expect(".", ".sect, or a split of each section such as x:8.even")
@@ -270,9 +270,9 @@ def _parse_field(reader: Tokens, fields: dict[str, object]) -> None:
     elif word in _FLAGS:
         key, value = _FLAGS[word], True
     elif word == "fused":
-        reader.expect("(", "(name)")
+        reader.expect("(", "'(' and a name")
         key, value = "fused", reader.name("the name of a fused region")
-        reader.expect(")", ")")
+        reader.expect(")", "')'")
     elif word == "ids":
         mul = 1 if reader.sees("m") else reader.number("ids such as 2m+1")
         reader.expect("m", "ids such as 2m+1")
@@ -291,8 +291,8 @@ def _parse_field(reader: Tokens, fields: dict[str, object]) -> None:
 def _parse_moves(reader: Tokens) -> tuple[Move, ...]:
     """Rules joined by ``|``; ``moves()`` is no rule at all."""
     if reader.accept("moves"):
-        reader.expect("(", "()")
-        reader.expect(")", ")")
+        reader.expect("(", "'()'")
+        reader.expect(")", "')'")
         return ()
     moves: list[Move] = []
     while not moves or reader.accept("|"):
@@ -301,15 +301,15 @@ def _parse_moves(reader: Tokens) -> tuple[Move, ...]:
         inputs: list[str] = []
         side = ""
         if state is MoveState.DERIVED:
-            reader.expect("(", "(role,role)")
+            reader.expect("(", "'(' and the roles it comes from")
             inputs.append(reader.name("a role"))
             while reader.accept(","):
                 inputs.append(reader.name("a role"))
-            reader.expect(")", ", and a role, or )")
+            reader.expect(")", "',' and a role, or ')'")
         elif state is MoveState.OPTIONAL:
-            reader.expect("(", "(context), (generation) or (either)")
+            reader.expect("(", "'(' and context, generation or either")
             side = reader.choose(("context", "generation", "either"), "context, generation or either")
-            reader.expect(")", ")")
+            reader.expect(")", "')'")
         layers = reader.layers() if reader.accept("@") else None
         moves.append(reader.make(start, Move, state, layers, tuple(inputs), side))
     return tuple(moves)

@@ -111,9 +111,9 @@ class Tokens:
 
     def enclosed(self, expected: str) -> int:
         """``(number)``"""
-        self.expect("(", f"({expected})")
+        self.expect("(", f"'(' and {expected}")
         number = self.number(expected)
-        self.expect(")", ")")
+        self.expect(")", "')'")
         return number
 
     def layers(self) -> LayerSet:
