@@ -7,6 +7,8 @@ from math import gcd
 
 import numpy as np
 
+from oracle.model.axes import Split
+from oracle.model.buffers import Model
 from oracle.model.case import Case, SlotList
 from oracle.model.errors import InvalidCase
 from oracle.model.packing import PackedPool, pack_group
@@ -36,29 +38,36 @@ def lay_out(case: Case, side: str) -> Side:
     topology = instance.topology
     explicit = dict(instance.page_tables)
     lists = {(row.rank, row.group, row.request): row for row in case.tables if row.side == side}
-    derived: dict[object, tuple[PageTable, dict[int, tuple[int, int]]]] = {}
-    tables: list[PageTable] = []
-    slots: list[dict[int, tuple[np.ndarray, ...]]] = []
-    uneven = _shares_differ(case)
-    for rank in topology.ranks():
-        given = explicit.get(rank.number)
+    uneven = _shares_differ(case.model)
+    ranks = topology.ranks()
+    alike: dict[object, list[Rank]] = {}
+    for rank in ranks:
+        if rank.number in explicit:
+            alike[("explicit", rank.number)] = [rank]
+        else:
+            alike.setdefault((rank.pp, rank.tp, rank.cp) if uneven else rank.pp, []).append(rank)
+    tables: list[PageTable] = [PageTable((), ())] * len(ranks)
+    slots: list[dict[int, tuple[np.ndarray, ...]]] = [{}] * len(ranks)
+    for members in alike.values():
+        given = explicit.get(members[0].number)
         if given is not None:
             table, where = given, _numbering(case, side, given)
         else:
-            key = (rank.pp, rank.tp, rank.cp) if uneven else rank.pp
-            if key not in derived:
-                derived[key] = _derive(case, side, rank)
-            table, where = derived[key]
-        tables.append(table)
-        slots.append(_slots(case, side, rank, table, where, lists))
+            table, where = _derive(case, side, members[0])
+        found = _slots(case, side, members, where, lists)
+        for rank, own in zip(members, found, strict=True):
+            tables[rank.number] = table
+            slots[rank.number] = own
     return Side(tuple(tables), tuple(slots))
 
 
-def _shares_differ(case: Case) -> bool:
+@lru_cache(maxsize=1024)
+def _shares_differ(model: Model) -> bool:
+    """Whether ranks of one stage may store different numbers of bytes."""
+    uneven = (Split.FLOOR, Split.CYCLIC)
     return any(
-        axis.split.value in ("floor", "cyc")
-        or any(section.split.value in ("floor", "cyc") for section in axis.sections)
-        for group in case.model.groups
+        axis.split in uneven or any(section.split in uneven for section in axis.sections)
+        for group in model.groups
         for buffer in group.buffers
         for part in buffer.parts
         for axis in part.axes
@@ -132,42 +141,43 @@ def _numbering(case: Case, side: str, table: PageTable) -> dict[int, tuple[int, 
 def _slots(
     case: Case,
     side: str,
-    rank: Rank,
-    table: PageTable,
+    ranks: list[Rank],
     where: dict[int, tuple[int, int]],
     lists: dict[tuple[int, str, int], SlotList],
-) -> dict[int, tuple[np.ndarray, ...]]:
+) -> list[dict[int, tuple[np.ndarray, ...]]]:
+    """Slots by group and request of ranks that share a page table."""
     rule = case.slots
-    found: dict[int, tuple[np.ndarray, ...]] = {}
+    found: list[dict[int, tuple[np.ndarray, ...]]] = [{} for _ in ranks]
+    shift = rule.add + 11 * np.array([rank.number for rank in ranks], dtype=np.int64)[:, None]
     for group, (first, count) in where.items():
         name = case.model.groups[group].name
-        rows: list[np.ndarray] = []
         used, numbers = number_blocks(case, side, group)
-        for request, own in enumerate(numbers):
-            row = lists.get((rank.number, name, request)) if lists else None
-            if row is not None:
-                rows.append(_explicit(case, row, len(own), count))
-                continue
-            if lists:
-                rows.append(np.full(len(own), -1, dtype=np.int64))
-                continue
-            rows.append((rule.mul * (own + (first + 1)) + (rule.add + 11 * rank.number)) % count)
-        if not lists and (first + used > count or gcd(rule.mul, count) != 1):
-            blocks = first + used
+        if lists:
+            for rank, own in zip(ranks, found, strict=True):
+                own[group] = tuple(
+                    _explicit(lists.get((rank.number, name, request)), len(blocks), count)
+                    for request, blocks in enumerate(numbers)
+                )
+            continue
+        if first + used > count or gcd(rule.mul, count) != 1:
             raise InvalidCase(
                 f"{side} slots of {name}",
                 (rule.mul, count),
-                f"the affine rule must give {blocks} blocks distinct slots",
+                f"the affine rule must give {first + used} blocks distinct slots of the pool",
             )
-        found[group] = tuple(rows)
+        by_request = [(rule.mul * (own + (first + 1)) + shift) % count for own in numbers]
+        for index, own in enumerate(found):
+            own[group] = tuple(rows[index] for rows in by_request)
     return found
 
 
-def _explicit(case: Case, row: SlotList, blocks: int, count: int) -> np.ndarray:
+def _explicit(row: SlotList | None, blocks: int, count: int) -> np.ndarray:
+    slots = np.full(blocks, -1, dtype=np.int64)
+    if row is None:
+        return slots
     where = f"tables.{row.side}.{row.rank}.{row.group}[{row.request}]"
     if len(row.slots) > blocks:
         raise InvalidCase(where, len(row.slots), f"the request has {blocks} blocks of this group")
-    slots = np.full(blocks, -1, dtype=np.int64)
     slots[: len(row.slots)] = row.slots
     if len(slots) and slots.max() >= count:
         raise InvalidCase(where, int(slots.max()), f"the pool has slots 0..{count - 1}")
