@@ -57,3 +57,21 @@ def resident_blocks(case: Case, request: int, group: int, slots: np.ndarray) -> 
         return held
     reserve = dict(case.context.reserve).get(case.model.groups[group].name, 0)
     return held & live_blocks(case, "context", request, group, reserve=reserve)
+
+
+def token_codes(case: Case, request: int, length: str, end: int) -> np.ndarray:
+    """Content code of each token position below ``end``: its node of the prefix tree.
+
+    Positions past the prompt, and all of a group that is not as long as the prompt, have the
+    request's own code, which is the number of contents plus the request's.
+    """
+    asked = case.requests[request]
+    codes = np.full(end, len(case.contents) + request, dtype=np.int64)
+    if length != "prompt":
+        return codes
+    node, reach = asked.content, asked.prompt
+    while node >= 0:
+        codes[:reach] = node
+        reach = min(reach, case.contents[node].length)
+        node = case.contents[node].parent
+    return codes

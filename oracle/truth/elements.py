@@ -1,43 +1,42 @@
 """The enumerating oracle: the id of every byte of both sides' memory.
 
-Ids are dense integers for (content, group, layer, role, block, global index, byte). Memory of a
-side is one flat int64 array, rank after rank, pool after pool; ids below zero are reserved.
+Ids are integers for (content, group, layer, role, block, global index, byte). Memory of a side is
+one flat int64 array, rank after rank, pool after pool; ids below zero are reserved.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from oracle.model.buffers import Buffer
+from oracle.model.buffers import LayerGroup
 from oracle.model.case import Case
-from oracle.model.pages import PageTable
-from oracle.model.sides import Side, lay_out
-from oracle.model.topology import Rank
 from oracle.truth.blocks import FORBIDDEN
-from oracle.truth.identity import global_bytes, place_of_offset, stored_on
+from oracle.truth.fill import fill_destination, fill_source
+from oracle.truth.identity import global_bytes, place_of_offset
 from oracle.truth.pairing import paired_sources
+from oracle.truth.reserved import FOREIGN, NEVER
+from oracle.truth.stacks import FlatSide, Stack, flatten
 from oracle.truth.verdict import Element
 
-NEVER = -1
-"""a byte of the destination that nothing may reach: it has no element due"""
-FOREIGN = -2
-"""a source byte outside every resident block: another owner's, scratch or stale"""
-PADDING = -3
-"""a source byte of a resident block that belongs to no buffer"""
+Key = tuple[int, int, str]
+"""(group, layer, role); the layer is -1 where the role alone is the key"""
 
 
 @dataclass(slots=True, eq=False)
 class Keys:
-    """The id space of a case: ``base[(group, layer, role)]`` counts in bytes of one block, ``width`` in all."""
+    """The id space of one side: ``base[key]`` counts in bytes of one block, ``width`` in all.
 
-    base: dict[tuple[int, int, str], int]
+    An id is ((content code * ordinals) + ordinal) * width + id within the block; codes from
+    ``private`` on stand for a request of its own.
+    """
+
+    base: dict[Key, int]
     width: int
     ordinals: int
     private: int
-    """first content code that stands for a request of its own"""
 
     def decode(self, case: Case, side: str, number: int) -> Element | None:
         """The element of one id; None for a reserved id."""
@@ -47,9 +46,8 @@ class Keys:
         code, ordinal = divmod(block, self.ordinals)
         key = max((key for key, base in self.base.items() if base <= offset), key=lambda key: self.base[key])
         group, layer, role = key
-        buffer = next(
-            b for b in case.model.groups[group].buffers if b.role == role and (layer in b.layers or layer < 0)
-        )
+        buffers = case.model.groups[group].buffers
+        buffer = next(b for b in buffers if b.role == role and (layer in b.layers or layer < 0))
         instance = case.side(side)
         bits = tuple(instance.bits_of(role, part.bits) for part in buffer.parts)
         indices, byte = place_of_offset(buffer, bits, instance.tokens_per_block, offset - self.base[key])
@@ -62,141 +60,27 @@ class Keys:
         return Element(content, group, layer, role, ordinal, indices, byte, token, private)
 
 
-@dataclass(slots=True, eq=False)
-class Template:
-    """What a rank's slot of one pool holds for one group: in-slot byte offsets and, for each, what it is."""
-
-    pool: int
-    offsets: np.ndarray
-    ids: np.ndarray
-    """id within the block"""
-    rows: np.ndarray
-    """last token, in the block, of the byte's row"""
-    moves: np.ndarray
-    """whether a transfer brings the byte (both sides hold it and its state moves)"""
-
-
-@dataclass(slots=True, eq=False)
-class FlatSide:
-    """Addresses of one side: ``starts[rank][pool]`` in the flat array of ``size`` bytes."""
-
-    name: str
-    side: Side
-    starts: list[list[int]]
-    size: int
-    bounds: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    owners: list[tuple[int, int]] = field(default_factory=list)
-
-
-def flatten(case: Case, name: str) -> FlatSide:
-    side = lay_out(case, name)
-    starts: list[list[int]] = []
-    bounds: list[int] = []
-    owners: list[tuple[int, int]] = []
-    size = 0
-    extents: dict[int, list[int]] = {}
-    for rank, table in enumerate(side.tables):
-        sizes = extents.get(id(table))
-        if sizes is None:
-            sizes = extents[id(table)] = [table.pool_extent(pool) for pool in range(len(table.pools))]
-        row = []
-        for pool, extent in enumerate(sizes):
-            row.append(size)
-            bounds.append(size)
-            owners.append((rank, pool))
-            size += extent
-        starts.append(row)
-    return FlatSide(name, side, starts, size, np.array(bounds, dtype=np.int64), owners)
-
-
-def held_layers(case: Case, side: str, rank: Rank, buffer: Buffer) -> tuple[int, ...]:
-    """Layers of ``buffer`` that a rank's stage holds and its instance does not lack, in ascending order."""
-    instance = case.side(side)
-    stage = instance.topology.stage_layers(rank.pp)
-    layers = tuple(layer for layer in buffer.layers if layer in stage)
-    if instance.without:
-        layers = tuple(layer for layer in layers if not instance.lacks(layer, buffer.role))
-    return layers[:1] if buffer.first_local else layers
-
-
-def key_of(buffer: Buffer, layer: int) -> int:
-    """The layer of a key; -1 where the role alone is the key."""
-    return -1 if buffer.request_scope else layer
-
-
 @lru_cache(maxsize=256)
-def _width_of(model_groups: tuple, bits: tuple[tuple[str, int], ...], tokens_per_block: int) -> tuple[dict, int]:
-    base: dict[tuple[int, int, str], int] = {}
+def _bases(groups: tuple[LayerGroup, ...], bits: tuple[tuple[str, int], ...], tokens: int) -> tuple[dict[Key, int], int]:
+    base: dict[Key, int] = {}
     width = 0
     overrides = dict(bits)
-    for index, group in enumerate(model_groups):
+    for index, group in enumerate(groups):
         for buffer in group.buffers:
-            widths = tuple(overrides.get(buffer.role, part.bits) for part in buffer.parts)
-            size = global_bytes(buffer, widths, tokens_per_block)
-            for layer in (-1,) if buffer.request_scope else buffer.layers:
+            widths = tuple([overrides.get(buffer.role, part.bits) for part in buffer.parts])
+            size = global_bytes(buffer, widths, tokens)
+            for layer in (-1,) if buffer.request_scope else buffer.layers.ids:
                 base[(index, layer, buffer.role)] = width
                 width += size
     return base, width
 
 
 def keys_of(case: Case, side: str) -> Keys:
+    """The id space of ``side``; both sides have the same where their blocks and elements agree."""
     instance = case.side(side)
-    base, width = _width_of(case.model.groups, instance.element_bits, instance.tokens_per_block)
-    longest = max(request.tokens(group.length) for request in case.requests for group in case.model.groups)
+    base, width = _bases(case.model.groups, instance.element_bits, instance.tokens_per_block)
+    longest = max([request.tokens(group.length) for request in case.requests for group in case.model.groups])
     return Keys(base, width, longest + 1, len(case.contents))
-
-
-def token_codes(case: Case, request: int, length: str, end: int) -> np.ndarray:
-    """Content code of each token position up to ``end``: its node of the prefix tree; past the prompt the request's own."""
-    asked = case.requests[request]
-    private = len(case.contents) + request
-    codes = np.full(end, private, dtype=np.int64)
-    if length != "prompt":
-        return codes
-    node = asked.content
-    reach = asked.prompt
-    while node >= 0:
-        codes[:reach] = node
-        reach = min(reach, case.contents[node].length)
-        node = case.contents[node].parent
-    return codes
-
-
-def moves_between(case: Case, buffer: Buffer, layer: int) -> bool:
-    """Whether a transfer brings this buffer: its state moves, and no side is declared to lack it."""
-    if not buffer.move_on(layer).moves:
-        return False
-    return not any(
-        instance.lacks(layer, buffer.role) for instance in (case.context, case.generation) if instance.without
-    )
-
-
-def templates(case: Case, side: str, rank: Rank, group: int, table: PageTable, keys: Keys) -> list[Template]:
-    """What each pool's slot of ``rank`` holds of ``group``."""
-    parts: dict[int, list[tuple[int, np.ndarray, np.ndarray, bool]]] = {}
-    what = case.model.groups[group]
-    places = {(entry.layer, entry.role): entry for entry in table.entries if entry.group == group}
-    for buffer in what.buffers:
-        layers = held_layers(case, side, rank, buffer)
-        if not layers:
-            continue
-        ids, rows = stored_on(case, side, rank, buffer)
-        for layer in layers:
-            entry = places.get((layer, buffer.role))
-            if entry is None:
-                continue
-            base = keys.base[(group, key_of(buffer, layer), buffer.role)]
-            parts.setdefault(entry.pool, []).append(
-                (entry.offset, ids + base, rows, moves_between(case, buffer, layer))
-            )
-    found = []
-    for pool, pieces in parts.items():
-        offsets = np.concatenate([offset + np.arange(len(ids)) for offset, ids, _, _ in pieces])
-        ids = np.concatenate([ids for _, ids, _, _ in pieces])
-        rows = np.concatenate([rows for _, _, rows, _ in pieces])
-        moves = np.repeat([moves for _, _, _, moves in pieces], [len(ids) for _, ids, _, _ in pieces])
-        found.append(Template(pool, offsets, ids, rows, moves))
-    return found
 
 
 @dataclass(slots=True, eq=False)
@@ -205,7 +89,11 @@ class Truth:
 
     ``source`` (int64): the id of every source byte. ``due`` (int64): the id due at every destination
     byte, NEVER where nothing may come. ``klass`` (uint8): forbidden, optional or due. ``elected``
-    (int32): the source rank that must send it, -1 for none.
+    (int32): the source rank that must send it, -1 for none. ``owner`` (int32): the request that the
+    byte is of, -1 for none. ``heard``: by request, destination rank -> paired source ranks.
+    ``unserved``: (request, destination rank, id within the block) of indices without a paired
+    holder, over a full period of ordinals. ``lost``: request -> (destination rank, group, ordinal)
+    of a due block that no paired source holds any more.
     """
 
     case: Case
@@ -218,39 +106,41 @@ class Truth:
     klass: np.ndarray
     elected: np.ndarray
     owner: np.ndarray
-    """request of every destination byte, -1 for none"""
     heard: tuple[dict[int, tuple[int, ...]], ...]
-    """by request: destination rank -> paired source ranks"""
-    unserved: tuple[tuple[int, int, int], ...]
-    """(request, destination rank, id within the block) of an index without a paired holder, over a full period"""
+    unserved: list[tuple[int, int, int]]
     lost: dict[int, tuple[int, int, int]]
-    """request -> (destination rank, group, ordinal) of a due block that no source rank holds any more"""
+    kept: dict[tuple[int, int], list[Stack]]
+
+    @property
+    def comparable(self) -> bool:
+        """Whether a block and an element mean the same on both sides."""
+        context, generation = self.case.context, self.case.generation
+        return (
+            context.tokens_per_block == generation.tokens_per_block
+            and self.context_keys.width == self.generation_keys.width
+            and context.element_bits == generation.element_bits
+        )
 
 
 @lru_cache(maxsize=16)
 def truth_of(case: Case, padding: str = "optional") -> Truth:
     """Enumerate both sides of ``case``. ``padding``: whether rows past the prompt are ``optional`` or ``due``."""
-    from oracle.truth.fill import fill_destination, fill_source
-
     context, generation = flatten(case, "context"), flatten(case, "generation")
-    context_keys, generation_keys = keys_of(case, "context"), keys_of(case, "generation")
-    heard = tuple(
-        paired_sources(case.context.topology, case.generation.topology, request.context_dp, request.generation_dp)
-        for request in case.requests
-    )
+    sides = (case.context.topology, case.generation.topology)
     truth = Truth(
         case,
         context,
         generation,
-        context_keys,
-        generation_keys,
+        keys_of(case, "context"),
+        keys_of(case, "generation"),
         np.full(context.size, FOREIGN, dtype=np.int64),
         np.full(generation.size, NEVER, dtype=np.int64),
         np.full(generation.size, FORBIDDEN, dtype=np.uint8),
         np.full(generation.size, -1, dtype=np.int32),
         np.full(generation.size, -1, dtype=np.int32),
-        heard,
-        (),
+        tuple(paired_sources(*sides, request.context_dp, request.generation_dp) for request in case.requests),
+        [],
+        {},
         {},
     )
     fill_source(truth)

@@ -8,8 +8,10 @@ import numpy as np
 
 from oracle.model.writes import Writes
 from oracle.truth.blocks import DUE
-from oracle.truth.elements import FOREIGN, PADDING, FlatSide, Truth
+from oracle.truth.elements import Truth
+from oracle.truth.reserved import FOREIGN, INCOMPATIBLE, PADDING
 from oracle.truth.runs import Carried, segment_ranks
+from oracle.truth.stacks import FlatSide
 from oracle.truth.verdict import Element, Kind, Place, Violation
 
 LIMIT = 200
@@ -143,10 +145,11 @@ class Located:
     __slots__ = ("entry", "offset", "pool", "rank", "slot")
 
     def __init__(self, flat: FlatSide, addresses: np.ndarray) -> None:
-        owner = np.searchsorted(flat.bounds, addresses, side="right") - 1
+        bounds = np.array(flat.bounds, dtype=np.int64)
+        owner = np.searchsorted(bounds, addresses, side="right") - 1
         self.rank = np.array([flat.owners[o][0] for o in owner], dtype=np.int64)
         self.pool = np.array([flat.owners[o][1] for o in owner], dtype=np.int64)
-        inside = addresses - flat.bounds[owner]
+        inside = addresses - bounds[owner]
         self.slot = np.zeros_like(inside)
         self.offset = np.zeros_like(inside)
         for number in np.unique(owner):
@@ -223,7 +226,7 @@ class Describer:
         note = ""
         if where is not None:
             number = int(truth.source[self.carried.source[where[index]]])
-            found = truth.context_keys.decode(truth.case, "context", number) if number < 1 << 60 else None
+            found = truth.context_keys.decode(truth.case, "context", number) if number < INCOMPATIBLE else None
             note = {FOREIGN: "a slot that holds no block of this transfer", PADDING: "padding"}.get(number, "")
         request = int(truth.owner[address])
         if request < 0 and numbers is not None:

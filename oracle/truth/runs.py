@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from oracle.model.writes import Segment, Writes
-from oracle.truth.elements import FlatSide, Truth
+from oracle.truth.elements import Truth
+from oracle.truth.stacks import FlatSide
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,175 @@
+"""What the slots of a rank hold, for all ranks of a stage that share a page table at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from oracle.model.axes import Grid
+from oracle.model.buffers import Buffer, Part
+from oracle.model.case import Case
+from oracle.model.counts import sub_pages
+from oracle.model.pages import PageTable
+from oracle.model.sides import Side, lay_out
+from oracle.model.topology import Rank, Topology
+from oracle.truth.holders import seat
+from oracle.truth.identity import stored_identity
+
+
+@dataclass(slots=True, eq=False)
+class FlatSide:
+    """Addresses of one side: ``starts[rank][pool]`` in the flat array of ``size`` bytes.
+
+    ``bounds`` are all starts in ascending order and ``owners`` the (rank, pool) of each.
+    """
+
+    name: str
+    side: Side
+    starts: list[list[int]]
+    size: int
+    bounds: list[int]
+    owners: list[tuple[int, int]]
+    alike: list[tuple[PageTable, tuple[Rank, ...]]]
+    """ranks that share a page table, stage by stage"""
+
+
+def flatten(case: Case, name: str) -> FlatSide:
+    """The flat addresses of every rank's pools."""
+    side = lay_out(case, name)
+    starts: list[list[int]] = []
+    bounds: list[int] = []
+    owners: list[tuple[int, int]] = []
+    sharing: dict[int, list[Rank]] = {}
+    extents: dict[int, list[int]] = {}
+    size = 0
+    for rank in case.side(name).topology.ranks():
+        table = side.tables[rank.number]
+        sharing.setdefault(id(table), []).append(rank)
+        sizes = extents.get(id(table))
+        if sizes is None:
+            sizes = extents[id(table)] = [table.pool_extent(pool) for pool in range(len(table.pools))]
+        row = []
+        for pool, extent in enumerate(sizes):
+            row.append(size)
+            bounds.append(size)
+            owners.append((rank.number, pool))
+            size += extent
+        starts.append(row)
+    alike = [(side.tables[members[0].number], tuple(members)) for members in sharing.values()]
+    return FlatSide(name, side, starts, size, bounds, owners, alike)
+
+
+@dataclass(slots=True, eq=False)
+class Stack:
+    """One pool's slot of every rank in ``ranks``, for one group: n in-slot byte offsets and what each byte is.
+
+    ``ids`` (ranks x n, or 1 x n where all ranks hold the same) are ids within the block, ``rows``
+    (n) the last token, in the block, of the byte's row, ``moves`` (n) whether a transfer brings it.
+    """
+
+    ranks: tuple[Rank, ...]
+    pool: int
+    offsets: np.ndarray
+    ids: np.ndarray
+    rows: np.ndarray
+    moves: np.ndarray
+    all_move: bool
+    padded: bool
+    """whether the slot has bytes of no buffer"""
+
+
+def held_layers(case: Case, side: str, stage: range, buffer: Buffer) -> tuple[int, ...]:
+    """Layers of ``buffer`` that a stage holds and its instance does not lack, in ascending order."""
+    instance = case.side(side)
+    layers = tuple(layer for layer in buffer.layers.ids if layer in stage)
+    if instance.without:
+        layers = tuple(layer for layer in layers if not instance.lacks(layer, buffer.role))
+    return layers[:1] if buffer.first_local else layers
+
+
+def moves_between(case: Case, buffer: Buffer, layer: int) -> bool:
+    """Whether a transfer brings this buffer: its state moves, and no side is declared to lack it."""
+    if not buffer.move_on(layer).moves:
+        return False
+    sides = (case.context, case.generation)
+    return not any(instance.lacks(layer, buffer.role) for instance in sides if instance.without)
+
+
+@lru_cache(maxsize=4096)
+def stored_on(
+    parts: tuple[Part, ...],
+    bits: tuple[int, ...],
+    pages: int,
+    rows: int,
+    layout: str,
+    topology: Topology,
+    ranks: tuple[Rank, ...],
+) -> tuple[np.ndarray, np.ndarray]:
+    """(ids, rows) of a buffer on these ranks: ids is ranks x bytes, or 1 x bytes where nothing is split."""
+    if topology.attention_dp or not any(axis.is_split for part in parts for axis in part.axes):
+        ranks = ranks[:1]
+    found = [
+        stored_identity(
+            parts, bits, pages, rows, layout, seat(topology, rank, Grid.TP), seat(topology, rank, Grid.TPCP)
+        )
+        for rank in ranks
+    ]
+    return np.array([ids for ids, _ in found]), found[0][1]
+
+
+def stacks(
+    case: Case,
+    side: str,
+    group: int,
+    table: PageTable,
+    ranks: tuple[Rank, ...],
+    base: dict[tuple[int, int, str], int],
+) -> list[Stack]:
+    """What each pool's slot holds of ``group`` on ranks of one stage; ``base`` is the id of each key's first byte."""
+    instance = case.side(side)
+    topology = instance.topology
+    stage = topology.stage_layers(ranks[0].pp)
+    places = {(entry.layer, entry.role): entry for entry in table.entries if entry.group == group}
+    pieces: dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]] = {}
+    for buffer in case.model.groups[group].buffers:
+        layers = held_layers(case, side, stage, buffer)
+        if not layers:
+            continue
+        bits = tuple([instance.bits_of(buffer.role, part.bits) for part in buffer.parts])
+        pages, rows = sub_pages(buffer, instance.tokens_per_block)
+        layout = instance.layout_of(buffer.role)
+        ids, last = stored_on(buffer.parts, bits, pages, rows, layout, topology, ranks)
+        together: dict[tuple[int, bool], list[tuple[int, int]]] = {}
+        for layer in layers:
+            entry = places.get((layer, buffer.role))
+            if entry is not None:
+                first = base[(group, -1 if buffer.request_scope else layer, buffer.role)]
+                sort = (entry.pool, moves_between(case, buffer, layer))
+                together.setdefault(sort, []).append((entry.offset, first))
+        for (pool, moves), regions in together.items():
+            where = np.array(regions)
+            offsets = where[:, :1] + np.arange(ids.shape[1])
+            shifted = ids[:, None, :] + where[:, 1:]
+            pieces.setdefault(pool, []).append(
+                (offsets.ravel(), shifted.reshape(len(ids), -1), np.tile(last, len(regions)), moves)
+            )
+    found = []
+    for pool, parts in pieces.items():
+        if len(parts) == 1:
+            offsets, ids, rows, _ = parts[0]
+        else:
+            height = max([len(ids) for _, ids, _, _ in parts])
+            ids = np.concatenate(
+                [ids if len(ids) == height else np.broadcast_to(ids, (height, ids.shape[1])) for _, ids, _, _ in parts],
+                axis=1,
+            )
+            offsets = np.concatenate([offsets for offsets, *_ in parts])
+            rows = np.concatenate([last for _, _, last, _ in parts])
+        flags = [moves for *_, moves in parts]
+        moves = np.repeat(np.array(flags), [len(offsets) for offsets, *_ in parts])
+        what = table.pools[pool]
+        padded = bool(what.layer_stride) or len(offsets) < what.slot_bytes
+        found.append(Stack(ranks, pool, offsets, ids, rows, moves, all(flags), padded))
+    return found
