@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from oracle.model.errors import InvalidCase, require_whole
 from oracle.model.records import Hashed, record
 
@@ -61,7 +63,8 @@ class Topology(Hashed):
         return Rank(number, pp, tp, cp)
 
     def ranks(self) -> tuple[Rank, ...]:
-        return tuple(self.rank(number) for number in range(self.size))
+        """All ranks in order of their number."""
+        return _ranks(self)
 
     def number(self, pp: int, tp: int, cp: int) -> int:
         return (pp * self.tp + tp) * self.cp + cp
@@ -70,3 +73,8 @@ class Topology(Hashed):
         """Global layer ids of stage ``pp``."""
         first = sum(self.stages[:pp])
         return range(first, first + self.stages[pp])
+
+
+@lru_cache(maxsize=1024)
+def _ranks(topology: Topology) -> tuple[Rank, ...]:
+    return tuple([topology.rank(number) for number in range(topology.size)])

@@ -185,7 +185,7 @@ def _holding(truth: Truth, request: int, group: int) -> tuple[list[Rank], np.nda
         masks = np.zeros((len(here), truth.context_keys.width), dtype=bool)
         if truth.comparable:
             for stack in _source_stacks(truth, group, table, members):
-                ids = np.broadcast_to(stack.ids, (len(members), stack.ids.shape[1]))[here]
+                ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
                 masks[np.arange(len(here))[:, None], ids] = True
         found += [(members[position], masks[index]) for index, position in enumerate(here)]
     found.sort(key=lambda pair: pair[0].number)

@@ -132,29 +132,30 @@ def stacks(
     topology = instance.topology
     stage = topology.stage_layers(ranks[0].pp)
     places = {(entry.layer, entry.role): entry for entry in table.entries if entry.group == group}
-    pieces: dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]] = {}
+    alike: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     for buffer in case.model.groups[group].buffers:
         layers = held_layers(case, side, stage, buffer)
         if not layers:
             continue
         bits = tuple([instance.bits_of(buffer.role, part.bits) for part in buffer.parts])
-        pages, rows = sub_pages(buffer, instance.tokens_per_block)
-        layout = instance.layout_of(buffer.role)
-        ids, last = stored_on(buffer.parts, bits, pages, rows, layout, topology, ranks)
-        together: dict[tuple[int, bool], list[tuple[int, int]]] = {}
+        shape = (buffer.parts, bits, *sub_pages(buffer, instance.tokens_per_block), instance.layout_of(buffer.role))
+        plain = not case.context.without and not case.generation.without and len(buffer.moves) == 1
+        moves = moves_between(case, buffer, layers[0])
         for layer in layers:
             entry = places.get((layer, buffer.role))
             if entry is not None:
+                if not plain:
+                    moves = moves_between(case, buffer, layer)
                 first = base[(group, -1 if buffer.request_scope else layer, buffer.role)]
-                sort = (entry.pool, moves_between(case, buffer, layer))
-                together.setdefault(sort, []).append((entry.offset, first))
-        for (pool, moves), regions in together.items():
-            where = np.array(regions)
-            offsets = where[:, :1] + np.arange(ids.shape[1])
-            shifted = ids[:, None, :] + where[:, 1:]
-            pieces.setdefault(pool, []).append(
-                (offsets.ravel(), shifted.reshape(len(ids), -1), np.tile(last, len(regions)), moves)
-            )
+                alike.setdefault((shape, entry.pool, moves), []).append((entry.offset, first))
+    pieces: dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]] = {}
+    for (shape, pool, moves), regions in alike.items():
+        ids, last = stored_on(*shape, topology, ranks)
+        where = np.array(regions)
+        offsets = (where[:, :1] + np.arange(ids.shape[1])).ravel()
+        shifted = (ids[:, None, :] + where[:, 1:]).reshape(len(ids), -1)
+        rows = last[None, :].repeat(len(regions), axis=0).ravel()
+        pieces.setdefault(pool, []).append((offsets, shifted, rows, moves))
     found = []
     for pool, parts in pieces.items():
         if len(parts) == 1:
@@ -168,8 +169,11 @@ def stacks(
             offsets = np.concatenate([offsets for offsets, *_ in parts])
             rows = np.concatenate([last for _, _, last, _ in parts])
         flags = [moves for *_, moves in parts]
-        moves = np.repeat(np.array(flags), [len(offsets) for offsets, *_ in parts])
+        all_move = all(flags)
+        moves = np.ones(len(offsets), dtype=bool)
+        if not all_move:
+            moves = np.repeat(np.array(flags), [len(offsets) for offsets, *_ in parts])
         what = table.pools[pool]
         padded = bool(what.layer_stride) or len(offsets) < what.slot_bytes
-        found.append(Stack(ranks, pool, offsets, ids, rows, moves, all(flags), padded))
+        found.append(Stack(ranks, pool, offsets, ids, rows, moves, all_move, padded))
     return found
