@@ -61,7 +61,9 @@ class Keys:
 
 
 @lru_cache(maxsize=256)
-def _bases(groups: tuple[LayerGroup, ...], bits: tuple[tuple[str, int], ...], tokens: int) -> tuple[dict[Key, int], int]:
+def _bases(
+    groups: tuple[LayerGroup, ...], bits: tuple[tuple[str, int], ...], tokens: int
+) -> tuple[dict[Key, int], int]:
     base: dict[Key, int] = {}
     width = 0
     overrides = dict(bits)

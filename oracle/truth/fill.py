@@ -72,7 +72,9 @@ def fill_source(truth: Truth) -> None:
                     ranks = [members[position] for position in here]
                     slots = np.array([flat.side.slots[rank.number][group][request] for rank in ranks])
                     ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
-                    values = ids[:, None, :] + (block_ids(truth, "context", request, group, slots.shape[1], stack) + shift)
+                    values = ids[:, None, :] + (
+                        block_ids(truth, "context", request, group, slots.shape[1], stack) + shift
+                    )
                     where = _addresses(flat, stack, ranks, slots, pool.slot_stride)
                     mask = owned(truth, "context", ranks, group, slots.shape[1])
                     if explicit or what.window is not None:
@@ -170,13 +172,20 @@ def _by_residue(senders: list[np.ndarray], blocks: int) -> np.ndarray:
 def _moving(stack: Stack) -> Stack:
     keep = stack.moves
     return Stack(
-        stack.ranks, stack.pool, stack.offsets[keep], stack.ids[:, keep], stack.rows[keep], keep[keep], True, stack.padded
+        stack.ranks,
+        stack.pool,
+        stack.offsets[keep],
+        stack.ids[:, keep],
+        stack.rows[keep],
+        keep[keep],
+        True,
+        stack.padded,
     )
 
 
 def _holding(truth: Truth, request: int, group: int) -> tuple[list[Rank], np.ndarray]:
     """(source ranks of the request in rank order, whether each holds each id of a block: ranks x width)."""
-    case, flat = truth.case, truth.context
+    flat = truth.context
     found: list[tuple[Rank, np.ndarray]] = []
     for table, members in flat.alike:
         here = present(truth, "context", request, members)

@@ -37,7 +37,7 @@ def find_violations(
     counts: dict[Kind, int] = {}
     _find_unpaired(truth, writes, violations, counts)
     _find_outside(truth, writes, carried, violations, counts)
-    sources, _, requests = segment_ranks(writes.segments)
+    sources, _, _ = segment_ranks(writes.segments)
     found = truth.source[carried.source]
     wanted = due[carried.destination]
     describe = Describer(truth, writes, carried, due, elected)

@@ -57,7 +57,7 @@ def held_indices(axis: Axis, place: Seat) -> np.ndarray:
         return np.arange(axis.size)
     found: list[int] = []
     start = 0
-    for name, size, split in [(s.name, s.size, s.split) for s in axis.sections] or [(axis.name, axis.size, axis.split)]:
+    for size, split in [(section.size, section.split) for section in axis.sections] or [(axis.size, axis.split)]:
         found.extend(start + index for index in range(size) if holds(split, size, index, place))
         start += size
     return np.array(found, dtype=np.int64)

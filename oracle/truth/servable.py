@@ -40,7 +40,7 @@ def right_refusals(truth: Truth) -> tuple[tuple[str, ...], dict[int, str]]:
         where = f"{element.role} of layer {element.layer}, {element.indices}" if element else "an index"
         reasons.append(f"{where}, due on rank {rank}, is on none of its paired ranks {list(heard)}")
     lost = {
-        request: f"block {ordinal} of group {truth.case.model.groups[group].name} is due on rank {rank} and held by no source"
+        request: f"block {ordinal} of {truth.case.model.groups[group].name} is due on rank {rank}; no source holds it"
         for request, (rank, group, ordinal) in truth.lost.items()
     }
     return tuple(reasons), lost

@@ -87,7 +87,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``counts``: bytes by violation kind (refusals count 1 each). ``nbytes``: bytes judged. ``runs``: runs of the plan."""
+    """``counts``: bytes by violation kind (refusals count 1 each). ``nbytes``: bytes judged. ``runs``: the plan's."""
 
     outcome: Outcome
     violations: tuple[Violation, ...] = ()
