@@ -48,29 +48,28 @@ def pack_group(model: Model, group_index: int, instance: Instance, rank: Rank) -
     if rule == "coalesced":
         return _coalesced(regions)
     layer_major = rule.startswith("layer_major")
-    families = rule.removeprefix("layer_major").strip() or "separate"
+    families = (rule.removeprefix("layer_major").strip() or "separate") if layer_major else rule
     if families == "interleaved" and not layer_major:
         pools = [_back_to_back([region for _, _, region in regions])]
     else:
-        roles = _families(families, group)
         pools = []
-        for family in roles:
+        for family in _families(families, rule, group):
             chosen = [region for _, buffer, region in regions if buffer.role in family]
             if chosen:
                 pools.append(_layer_major(chosen) if layer_major else _back_to_back(chosen))
     return tuple(pools)
 
 
-def _families(rule: str, group: LayerGroup) -> list[set[str]]:
+def _families(families: str, rule: str, group: LayerGroup) -> list[set[str]]:
     roles = list(dict.fromkeys(buffer.role for buffer in group.buffers))
-    if rule == "separate":
+    if families == "separate":
         return [{role} for role in roles]
-    families = [{role.strip() for role in family.split("+")} for family in rule.split("|")]
-    named = [role for family in families for role in family]
+    split = [[role.strip() for role in family.split("+")] for family in families.split("|")]
+    named = [role for family in split for role in family]
     if sorted(named) != sorted(roles):
         accepted = f"coalesced, interleaved, separate, or each of the roles {', '.join(roles)} once"
         raise InvalidCase(f"packing of {group.name}", rule, f"expected {accepted}")
-    return families
+    return [set(family) for family in split]
 
 
 def _regions(group: LayerGroup, instance: Instance, rank: Rank) -> list[tuple[int, Buffer, Region]]:
