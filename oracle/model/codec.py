@@ -212,7 +212,19 @@ def from_plain(plain: Plain) -> Case:
     return read.build("", Case, model, *instances.values(), requests, **more)
 
 
-_CASE_FIELDS = ("schema", "kind", "model", "native", *SIDES, "requests", "contents", "slots", "tables", "presented", "notes")
+_CASE_FIELDS = (
+    "schema",
+    "kind",
+    "model",
+    "native",
+    *SIDES,
+    "requests",
+    "contents",
+    "slots",
+    "tables",
+    "presented",
+    "notes",
+)
 _TOPOLOGY_FIELDS = ("tp", "stages", "cp", "attention_dp")
 _INSTANCE_FIELDS = ("tokens_per_block", "layout", "layouts", "layer_order", "element_bits", "packing", "page_tables")
 _INSTANCE_FIELDS += ("manager", "reserve", "without")

@@ -61,7 +61,8 @@ def row(value: object, path: str, columns: dict[str, Callable[[object, str], obj
     """A list with one value a column."""
     if type(value) is not list or len(value) != len(columns):
         raise refuse(path, value, f"expected a list of {', '.join(columns)}")
-    return tuple([read(entry, f"{path}[{i}]") for i, (entry, read) in enumerate(zip(value, columns.values()))])
+    readers = enumerate(columns.values())
+    return tuple([read(value[index], f"{path}[{index}]") for index, read in readers])
 
 
 def items(value: object, path: str) -> Iterator[tuple[str, object, str]]:
@@ -80,7 +81,7 @@ def pairs(value: object, path: str, read: Callable[[object, str], Made]) -> tupl
 def numbered(key: str, path: str, what: str) -> int:
     """A key that is a number, since JSON keys are texts."""
     if not _NUMBER.fullmatch(key):
-        raise refuse(path, key, f"expected the number of a {what} in quotes, such as \"0\"")
+        raise refuse(path, key, f'expected the number of a {what} in quotes, such as "0"')
     return int(key)
 
 

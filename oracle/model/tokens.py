@@ -56,7 +56,9 @@ class Tokens:
         close = get_close_matches(found, [word.split("(")[0] for word in among], 1)
         hint = f"; did you mean {close[0]}?" if close else ""
         shown = repr(found) if found else "the end"
-        raise InvalidCase(self.argument, self.text, f"at column {self.position + 1}, {shown}: expected {expected}{hint}")
+        raise InvalidCase(
+            self.argument, self.text, f"at column {self.position + 1}, {shown}: expected {expected}{hint}"
+        )
 
     def make(self, position: int | None, build: Callable[..., Made], *values: object, **named: object) -> Made:
         """``build(...)``; what it refuses is told with the text and the column."""
