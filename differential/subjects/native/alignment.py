@@ -1,0 +1,128 @@
+"""Which source slot goes to which destination slot: positional tables and the older suffix lists (spec: legacy sender, 6.2, 6.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from differential.managers.facts import BlockTable, Chunk
+from differential.subjects.native.refusals import Refused
+
+Slots = tuple[np.ndarray, np.ndarray]
+"""Source and destination slots (int64), pairwise."""
+NOTHING = np.zeros(0, dtype=np.int64)
+Stride = tuple[int, int] | None
+"""(rank, size) of a context-parallel receiver of a whole sender; ``None`` without Helix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What alignment needs to know of one group of one request, in tokens and blocks of one side each.
+
+    ``tokens`` is the length of the group, ``reused`` the whole blocks that the receiver has already,
+    ``chunk`` the slice being sent (``None``: everything).
+    """
+
+    paged: bool
+    tokens: int
+    source_tokens_per_block: int
+    destination_tokens_per_block: int
+    window: int | None
+    reused: int
+    chunk: Chunk | None
+
+    @property
+    def source_blocks(self) -> int:
+        return -(-self.tokens // self.source_tokens_per_block)
+
+    @property
+    def destination_blocks(self) -> int:
+        return -(-self.tokens // self.destination_tokens_per_block)
+
+
+def stale_blocks(tokens: int, window: int | None, tokens_per_block: int) -> int:
+    """Blocks that a window has left behind when the next token runs."""
+    return 0 if window is None else max(0, (tokens + 1 - window) // tokens_per_block)
+
+
+def helix_stride(entries: np.ndarray, rank: int, size: int) -> np.ndarray:
+    """The entries of a whole list that belong to a context-parallel receiver."""
+    return entries[rank::size]
+
+
+def align_tables(source: BlockTable, destination: BlockTable, piece: Piece, stride: Stride) -> Slots:
+    """Newest rule: lists of one entry a block; what both sides hold is sent."""
+    offered = _listed(source, piece.source_blocks)
+    if piece.chunk is not None:
+        offered = offered.copy()
+        offered[: max(0, piece.chunk.first)] = -1
+        offered[piece.chunk.end :] = -1
+    if stride is not None:
+        offered = helix_stride(offered, *stride)
+    wanted = _wanted(destination, piece)
+    if len(offered) != len(wanted):
+        raise Refused("list_lengths_differ", f"the source lists {len(offered)} blocks, the destination {len(wanted)}")
+    both = (offered >= 0) & (wanted >= 0)
+    return (offered, wanted) if both.all() else (offered[both], wanted[both])
+
+
+def align_suffixes(source: BlockTable, destination: BlockTable, piece: Piece, stride: Stride) -> Slots:
+    """Older rule: resident slots without holes; where a list starts follows from its length."""
+    end = piece.source_blocks
+    offered = _listed(source, piece.source_blocks)
+    wanted = _compact(_wanted(destination, piece))
+    if piece.chunk is not None:
+        end = piece.chunk.end
+        offered = offered[piece.chunk.first : end]
+        first = piece.destination_blocks - len(wanted)
+        wanted = wanted[max(0, piece.chunk.first - first) : max(0, end - first)]
+    offered = _compact(offered)
+    if stride is not None:
+        offered = helix_stride(offered, *stride)
+    surplus = len(wanted) - len(offered)
+    if surplus > 0:
+        if piece.window is None:
+            lists = f"{len(wanted)} blocks on the destination, {len(offered)} on the source"
+            raise Refused("destination_lists_more_blocks_than_source", lists)
+        wanted = wanted[surplus:]
+    starts = window_starts(piece, end - len(offered), end - len(wanted))
+    later = max(starts)
+    offered, wanted = offered[later - starts[0] :], wanted[later - starts[1] :]
+    count = min(len(offered), len(wanted))
+    return offered[:count], wanted[:count]
+
+
+def window_starts(piece: Piece, source: int, destination: int) -> tuple[int, int]:
+    """Starts of both lists, raised to the first live block; the lists themselves stay as they are."""
+    live = stale_blocks(piece.tokens, piece.window, piece.source_tokens_per_block)
+    return max(source, live), max(destination, live)
+
+
+def align_states(source: BlockTable, destination: BlockTable) -> Slots:
+    """One slot or none; none on either side sends nothing, and nobody is told."""
+    slots = source.slots[:1], destination.slots[:1]
+    return slots if all(len(own) and own[0] >= 0 for own in slots) else (NOTHING, NOTHING)
+
+
+def _listed(table: BlockTable, blocks: int) -> np.ndarray:
+    """One entry for each of the ``blocks`` of the request that are this rank's; what is not allocated is a hole."""
+    count = len(range(table.first, blocks, table.stride))
+    if len(table.slots) >= count:
+        return table.slots[:count]
+    return np.concatenate((table.slots, np.full(count - len(table.slots), -1, dtype=np.int64)))
+
+
+def _wanted(table: BlockTable, piece: Piece) -> np.ndarray:
+    """The destination's list without the blocks that it reuses."""
+    wanted = _listed(table, piece.destination_blocks)
+    skip = len(range(table.first, piece.reused, table.stride)) if piece.reused else 0
+    if not skip:
+        return wanted
+    wanted = wanted.copy()
+    wanted[:skip] = -1
+    return wanted
+
+
+def _compact(slots: np.ndarray) -> np.ndarray:
+    return slots[slots >= 0]

@@ -1,0 +1,76 @@
+"""The model of the legacy sender plans what the recorded senders planned: refusals, pairs, elections, bytes.
+
+``pytest tests/test_native_plans.py --native-plans FILE`` replays another file of the same form.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from differential.subjects.native import make
+from oracle.model.writes import Writes
+from oracle.truth.judge import judge
+from oracle.truth.verdict import Kind
+from tests.golden import RECORDED, Scenario, scenarios
+from tests.native_data import SETTINGS, case_and_facts, cut_as_recorded, disagreements
+
+JUDGED = {
+    "missing": Kind.MISSING,
+    "double": Kind.DUPLICATE,
+    "wrong": Kind.WRONG_ELEMENT,
+    "stray": Kind.STRAY,
+    "out_of_range": Kind.OUT_OF_BOUNDS,
+}
+
+
+def recorded_file(config: pytest.Config) -> Path:
+    given = config.getoption("--native-plans", default=None)
+    return RECORDED if given is None else Path(given)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "recorded" not in metafunc.fixturenames:
+        return
+    rows = [
+        pytest.param((scenario, result, generation), id=f"{scenario['id']}-{generation}")
+        for scenario in scenarios(recorded_file(metafunc.config))
+        for result in scenario["results"]
+        for generation in result["generations"]
+        if generation in SETTINGS or len(result["generations"]) == 1
+    ]
+    metafunc.parametrize("recorded", rows)
+
+
+def subject_options(generation: str) -> str:
+    """Options of the subject that stands for ``generation``; skips where none does."""
+    if generation not in SETTINGS:
+        pytest.skip(f"only the generation {generation} gave this result, and no setting of the subject stands for it")
+    return SETTINGS[generation]
+
+
+def test_the_recorded_plan_is_planned(recorded: tuple[Scenario, Scenario, str]) -> None:
+    scenario, result, generation = recorded
+    subject = make(subject_options(generation))
+    assert not disagreements(scenario, result, subject)
+
+
+def test_the_judge_finds_what_was_recorded(recorded: tuple[Scenario, Scenario, str]) -> None:
+    scenario, result, generation = recorded
+    subject = make(subject_options(generation))
+    if result["status"] != "ok":
+        return
+    case, facts = case_and_facts(scenario)
+    plan = subject.plan(case, facts)
+    assert isinstance(plan, Writes)
+    counts = judge(case, cut_as_recorded(scenario, case, plan), padding="due", election="own").counts
+    assert {name: counts.get(kind, 0) for name, kind in JUDGED.items()} == {name: result["check"][name] for name in JUDGED}
+
+
+def test_every_generation_that_a_setting_stands_for_is_replayed(request: pytest.FixtureRequest) -> None:
+    path = recorded_file(request.config)
+    seen = {generation for scenario in scenarios(path) for result in scenario["results"] for generation in result["generations"]}
+    assert seen & set(SETTINGS), f"{path} has the generations {sorted(seen)}: expected some of {sorted(SETTINGS)}"
+    if path == RECORDED:
+        assert set(SETTINGS) <= seen
