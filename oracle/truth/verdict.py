@@ -83,6 +83,8 @@ class Violation:
     elected: int | None = None
     refusal: Refusal | None = None
     note: str = ""
+    read: Place | None = None
+    """where on the sender the first byte was read"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,127 @@
+"""Elements, ranks, places and numbers in words, for explanations."""
+
+from __future__ import annotations
+
+from oracle.model.axes import Axis
+from oracle.model.buffers import Buffer
+from oracle.model.case import Case
+from oracle.truth.verdict import Element, Place, Violation
+
+AXIS_WORDS = {"H": "head", "D": "element", "C": "channel", "R": "ring row", "B": "byte"}
+
+
+def element_text(case: Case, side: str, element: Element) -> str:
+    """``key of layer 0, block 1, head 0, token 5, element 1 (content 0)``, axes in declared order."""
+    group = case.model.groups[element.group]
+    buffer = buffer_of(case, element)
+    pieces = [f"{element.role} of layer {element.layer}" if element.layer >= 0 else f"{element.role} of the request"]
+    if len(case.model.groups) > 1:
+        pieces.append(f"group {group.name}")
+    if group.is_paged:
+        pieces.append(f"block {element.ordinal}")
+    names = [name for name, _ in element.indices]
+    part = next((part for part in buffer.parts if [axis.name for axis in part.axes] == names), buffer.parts[0])
+    bits = case.side(side).bits_of(buffer.role, part.bits)
+    for axis, (name, index) in zip(part.axes, element.indices, strict=True):
+        if name == "T":
+            last = element.token if element.token is not None else index
+            first = last - axis.tokens_per_row + 1
+            pieces.append(f"token {last}" if first == last else f"tokens {first}-{last}")
+        elif bits < 8 and axis is part.axes[-1]:
+            pieces.append(f"{AXIS_WORDS.get(name, name)}s {index * 8 // bits}-{(index + 1) * 8 // bits - 1}")
+        else:
+            pieces.append(indices_text(axis, [index]).partition(" of ")[0])
+    if bits > 8:
+        pieces.append(f"byte {element.byte} of {bits // 8}")
+    return f"{', '.join(pieces)} ({owner_text(case, element)})"
+
+
+def owner_text(case: Case, element: Element) -> str:
+    if element.private_to is None:
+        return f"content {element.content}"
+    group = case.model.groups[element.group]
+    if not group.is_paged:
+        return f"state of request {element.private_to}"
+    if group.length != "prompt":
+        return f"request {element.private_to}"
+    return f"past the prompt of request {element.private_to}"
+
+
+def buffer_of(case: Case, element: Element) -> Buffer:
+    return next(
+        buffer
+        for buffer in case.model.groups[element.group].buffers
+        if buffer.role == element.role and (element.layer < 0 or element.layer in buffer.layers)
+    )
+
+
+def indices_text(axis: Axis, indices: list[int]) -> str:
+    """``heads 0-1 of 4``; by section where the axis has some."""
+    word = AXIS_WORDS.get(axis.name, axis.name)
+    if not axis.sections:
+        return f"{word}{'s' * (len(indices) != 1)} {_ranges(indices)} of {axis.size}"
+    pieces, start = [], 0
+    for section in axis.sections:
+        own = [index - start for index in indices if start <= index < start + section.size]
+        if own:
+            pieces.append(f"{_ranges(own)} of section {section.name}")
+        start += section.size
+    return f"{word}{'s' * (len(indices) != 1)} {', '.join(pieces)}"
+
+
+def _ranges(indices: list[int]) -> str:
+    pieces: list[list[int]] = []
+    for index in indices:
+        if pieces and index == pieces[-1][1] + 1:
+            pieces[-1][1] = index
+        else:
+            pieces.append([index, index])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in pieces) or "none"
+
+
+def rank_text(case: Case, side: str, number: int | None) -> str:
+    """``generation rank 1 (tp 1 of 4)``."""
+    topology = case.side(side).topology
+    if number is None:
+        return f"a {side} rank"
+    if not 0 <= number < topology.size:
+        return f"{side} rank {number} (no such rank)"
+    rank = topology.rank(number)
+    coordinates = [("pp", rank.pp, topology.pp), ("tp", rank.tp, topology.tp), ("cp", rank.cp, topology.cp)]
+    if topology.attention_dp:
+        coordinates[1] = ("attention DP", rank.tp, topology.tp)
+    text = ", ".join(f"{name} {index} of {size}" for name, index, size in coordinates if size > 1)
+    return f"{side} rank {number} ({text})" if text else f"{side} rank {number}"
+
+
+def place_text(case: Case, side: str, place: Place, role: str | None) -> str:
+    inside = f" (byte {place.in_buffer} of {role})" if place.in_buffer is not None and role else ""
+    return f"pool {place.pool} slot {place.slot} +{place.offset}{inside} of {rank_text(case, side, place.rank)}"
+
+
+def bindings_text(case: Case, it: Violation) -> str:
+    """The numbers that the argument rests on."""
+    found = []
+    for side in ("context", "generation"):
+        topology = case.side(side).topology
+        sizes = [f"tp={topology.tp}"]
+        sizes += [f"{name}={size}" for name, size in (("pp", topology.pp), ("cp", topology.cp)) if size > 1]
+        found.append(f"{side} {' '.join(sizes)}{' attention DP' * topology.attention_dp}")
+    if it.due is not None:
+        axes = {axis.name: axis.size for part in buffer_of(case, it.due).parts for axis in part.axes if axis.is_split}
+        found += [f"{AXIS_WORDS.get(name, name)}s={size}" for name, size in axes.items()]
+    if it.request is not None and 0 <= it.request < len(case.requests):
+        asked = case.requests[it.request]
+        found.append(f"request {it.request} prompt={asked.prompt}")
+        if asked.generation.cached:
+            found.append(f"cached={asked.generation.cached}")
+        if it.group is not None and 0 <= it.group < len(case.model.groups):
+            window = case.model.groups[it.group].window
+            found += [f"window={window}"] if window is not None else []
+        found.append(f"key={asked.generation_dp}")
+    found.append(f"tokens per block={case.generation.tokens_per_block}")
+    return ", ".join(found)
+
+
+def count_text(number: int, word: str) -> str:
+    return f"{number:,} {word}{'s' * (number != 1)}"
