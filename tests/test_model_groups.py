@@ -33,16 +33,19 @@ IMPOSSIBLE_GROUPS: list[tuple[Callable[[], object], str, object, str]] = [
         (1, "key"),
         "two buffers have one key",
     ),
-    (
-        lambda: paged(
-            "a",
-            buffer("position", [0], tokens(), request_scope=True),
-            buffer("position", [1], tokens(), request_scope=True),
-        ),
-        "group a.buffers",
-        "position",
-        "expected one request-wide buffer of a role",
-    ),
+    *[
+        (
+            lambda first=first, second=second: paged(
+                "a",
+                buffer("position", [0], tokens(), request_scope=first),
+                buffer("position", [1], tokens(), request_scope=second),
+            ),
+            "group a.buffers",
+            "position",
+            "expected one request-wide buffer of a role",
+        )
+        for first, second in ((True, True), (True, False), (False, True))
+    ],
     (lambda: state("a", OPAQUE, window=8), "group a.window", 8, "a state group has no window"),
     (lambda: state("a", KEY), "group a.key", "T", "a state buffer has no token axis"),
 ]

@@ -208,7 +208,8 @@ class LayerGroup(Hashed):
         keys: set[tuple[int, str]] = set()
         roles: dict[str, Buffer] = {}
         for buffer in self.buffers:
-            if buffer.request_scope and buffer.role in roles:
+            other = roles.get(buffer.role)
+            if other is not None and (buffer.request_scope or other.request_scope):
                 raise InvalidCase(f"{where}.buffers", buffer.role, "expected one request-wide buffer of a role")
             roles[buffer.role] = buffer
             for layer in buffer.layers:
@@ -261,7 +262,8 @@ class Model(Hashed):
                 for layer in (*buffer.layers, *(buffer.alias or ())):
                     if layer >= self.layers:
                         raise InvalidCase(f"buffer {buffer.role}.layers", layer, f"the model has {self.layers} layers")
-                for key in {(None, buffer.role)} if buffer.request_scope else {(x, buffer.role) for x in buffer.layers}:
+                for layer in (None,) if buffer.request_scope else buffer.layers:
+                    key = (layer, buffer.role)
                     if key in keys:
                         raise InvalidCase(f"group {group.name}", key, "two buffers have one key")
                     keys.add(key)
