@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -23,6 +24,7 @@ PLANNED = [
     for result in scenario["results"]
     if result["status"] == "ok"
 ]
+COMPLETE = [planned for planned in PLANNED if planned.values[1]["complete"]]
 PLACED = ("missing", "wrong", "stray", "double")
 """Kinds that the recording places in a buffer; bytes past a pool's end lie in none."""
 
@@ -69,3 +71,21 @@ def test_only_heads_cut_past_their_buffer_read_slots_that_hold_no_block() -> Non
         if result["status"] == "ok" and unheld_source_bytes(scenario, result)
     }
     assert found == {"g299": 16}
+
+
+@pytest.mark.parametrize(("scenario", "result"), COMPLETE)
+def test_a_complete_plan_written_twice_is_duplicate_byte_for_byte(scenario: Scenario, result: Scenario) -> None:
+    case = case_of(scenario)
+    writes = writes_of(scenario, result, case)
+    twice = replace(writes, segments=writes.segments * 2)
+    assert judge(case, twice, padding="due", election="own").counts == {Kind.DUPLICATE: result["bytes"]}
+
+
+@pytest.mark.parametrize(("scenario", "result"), COMPLETE)
+def test_a_complete_plan_without_one_run_lacks_the_bytes_of_that_run(scenario: Scenario, result: Scenario) -> None:
+    case = case_of(scenario)
+    writes = writes_of(scenario, result, case)
+    dropped = len(writes.segments) // 2
+    short = replace(writes, segments=writes.segments[:dropped] + writes.segments[dropped + 1 :])
+    verdict = judge(case, short, padding="due", election="own")
+    assert verdict.counts == {Kind.MISSING: writes.segments[dropped].nbytes}

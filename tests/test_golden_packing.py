@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from oracle.model.axes import Split
 from oracle.model.pages import PageTable
 from oracle.model.sides import lay_out
 from tests.golden import SIDES, Scenario, case_of, scenarios
@@ -82,3 +83,15 @@ def test_slots_are_the_recorded_lists_and_no_others(scenario: Scenario) -> None:
                 held = np.flatnonzero(slots >= 0)
                 assert held.tolist() == ordinals, (name, rank, group)
                 assert slots[held].tolist() == expected, (name, rank, group)
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=IDS)
+def test_heads_and_tensor_ranks_divide_so_that_every_head_split_gives_the_recorded_shares(scenario: Scenario) -> None:
+    case = case_of(scenario)
+    for group in case.model.groups:
+        for buffer in group.buffers:
+            for axis in buffer.parts[0].axes:
+                for name in SIDES.values() if axis.split is Split.HEADS else ():
+                    topology = case.side(name).topology
+                    ranks = 1 if topology.attention_dp else topology.tp
+                    assert axis.size % ranks == 0 or ranks % axis.size == 0
