@@ -34,7 +34,8 @@ def number_blocks(case: Case, side: str, group_index: int) -> tuple[int, tuple[n
 
     A block that lies wholly within a request's prompt is shared by content; one that is not full
     yet belongs to its request. On the generation side only the whole blocks a request has cached
-    are shared: what is received lands in slots of its own. A state group has one block a request.
+    are shared: what is received lands in slots of its own. A group with a length of its own (an
+    encoder's) shares nothing: contents speak of prompts. A state group has one block a request.
     """
     group = case.model.groups[group_index]
     numbers: list[np.ndarray] = []
@@ -47,7 +48,7 @@ def number_blocks(case: Case, side: str, group_index: int) -> tuple[int, tuple[n
         tokens = request.tokens(group.length)
         blocks = -(-tokens // tokens_per_block)
         limit = tokens if side == "context" else min(tokens, request.generation.cached)
-        full = limit // tokens_per_block
+        full = limit // tokens_per_block if group.length == "prompt" else 0
         own = np.full(blocks, -1, dtype=np.int64)
         for content, first, end in content_spans(case.contents, request.content, tokens) if full else ():
             start, stop = first // tokens_per_block, min(end // tokens_per_block, full)

@@ -138,7 +138,7 @@ def _differences(case: Case, due: Element, found: Element) -> str:
     if due.private_to != found.private_to:
         differing.append(f"{owner_text(case, found)} in place of {owner_text(case, due)}")
     if due.role == found.role:
-        for (name, index), (_, other) in zip(due.indices, found.indices, strict=True):
+        for (name, index), (_, other) in zip(due.indices, found.indices, strict=False):
             if index != other:
                 word = "row" if name == "T" else AXIS_WORDS.get(name, name)
                 differing.append(f"{word} {other} in place of {index}")
