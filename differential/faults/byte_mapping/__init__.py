@@ -1,0 +1,1 @@
+"""Faults of the byte mapping: which bytes a rank sends, from whom, to where."""

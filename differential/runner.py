@@ -1,0 +1,104 @@
+"""One case through several subjects: facts once, each plan judged, and carried out by an engine if there is one."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from differential.engines.memory import execute
+from differential.engines.protocol import Engine
+from differential.managers.tables import gather_facts
+from differential.subjects.protocol import Election, Subject
+from oracle.model.case import Case
+from oracle.model.errors import InvalidCase
+from oracle.model.writes import Refusal, Writes
+from oracle.truth.judge import Padding, judge
+from oracle.truth.verdict import Kind, Outcome, Verdict, Violation
+
+__all__ = ["CaseResult", "Kind", "Outcome", "Padding", "Verdict", "Violation", "run_case"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What came of one case.
+
+    ``verdicts``: on each subject's plan, by its name. ``landed``: on the destination's memory after
+    the engine carried the plan out, by subject name; empty without an engine. ``runs``, ``nbytes``
+    and ``pairs``: judged in the plans of all subjects together.
+    """
+
+    case: Case
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    landed: dict[str, Verdict] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> int:
+        return sum([verdict.runs for verdict in self.verdicts.values()])
+
+    @property
+    def nbytes(self) -> int:
+        return sum([verdict.nbytes for verdict in self.verdicts.values()])
+
+    @property
+    def pairs(self) -> int:
+        return sum([verdict.pairs for verdict in self.verdicts.values()])
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed. What did not run did not fail: see the verdicts for it."""
+        return self.failure() is None
+
+    def failure(self) -> tuple[str, Verdict] | None:
+        """(subject, verdict) of the first failure, plans before memory; None if nothing failed."""
+        for verdicts in (self.verdicts, self.landed):
+            for name, verdict in verdicts.items():
+                if verdict.outcome is Outcome.FAIL:
+                    return name, verdict
+        return None
+
+
+def run_case(
+    case: Case, subjects: Sequence[Subject], *, engine: Engine | None = None, padding: Padding = "optional"
+) -> CaseResult:
+    """Have every subject plan ``case`` from the same facts, judge each plan, and let ``engine`` carry each out.
+
+    A subject that raises fails, as does an engine that raises: the verdict's reason then starts with
+    ``crash:``. Raises ``InvalidCase`` if the case itself cannot be, or two subjects have one name.
+    """
+    facts = gather_facts(case)
+    result = CaseResult(case)
+    for subject in subjects:
+        name = subject.name
+        if name in result.verdicts:
+            raise InvalidCase("subjects", [each.name for each in subjects], "expected subjects of distinct names")
+        try:
+            plan = subject.plan(case, facts)
+        except Exception as error:
+            result.verdicts[name] = crashed(error)
+            if engine is not None:
+                result.landed[name] = Verdict(Outcome.NOT_RUN, reason="there is no plan to carry out")
+            continue
+        result.verdicts[name] = judge(case, plan, padding=padding, election=subject.election)
+        if engine is not None:
+            result.landed[name] = _carry_out(case, plan, engine, padding, subject.election)
+    return result
+
+
+def _carry_out(
+    case: Case, plan: Writes | Refusal, engine: Engine, padding: Padding, election: Election
+) -> Verdict:
+    if isinstance(plan, Refusal):
+        plan = Writes(refusals=(plan,))
+    try:
+        return execute(case, plan, engine, padding=padding, election=election)
+    except Exception as error:
+        return crashed(error)
+
+
+def crashed(error: Exception) -> Verdict:
+    """A failed verdict that tells what was raised and where; there is no plan, so nothing is said of bytes."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return Verdict(Outcome.FAIL, reason=f"crash: {type(error).__name__}: {error}{where}")
