@@ -14,6 +14,7 @@ from oracle.model.buffers import Buffer
 from oracle.model.case import Case, Request, SlotList, Slots
 from oracle.model.codec import case_id, decode, decode_file, encode, encode_file, from_plain, to_plain
 from oracle.model.errors import InvalidCase, MalformedFile
+from oracle.model.notation import format_buffer, parse_buffer
 from tests.drawn_cases import KINDS, cases, changed, plain_case
 
 DATA = Path(__file__).parent / "data"
@@ -141,3 +142,16 @@ def test_a_witness_stands_beside_the_case() -> None:
         encode_file(case, {"pins": {}})
     with pytest.raises(MalformedFile, match="witness = 7 is not possible: expected an object"):
         decode(encode_file(case, {"witness": 7}))
+
+
+def test_the_reference_shows_files_and_buffers_as_they_are_written() -> None:
+    reference = (Path(__file__).parents[1] / "docs" / "case-file.md").read_text(encoding="utf-8")
+    example = reference.split("```json\n")[1].split("```")[0]
+    assert example == recorded("case_v1_dense.json")
+    lines = reference.split("## Notation")[1].split("```\n")[1].splitlines()
+    assert len(lines) >= 5
+    for line in lines:
+        assert format_buffer(parse_buffer(line)) == line
+    case = decode(recorded("case_v1_every_field.json"))
+    for name in [*to_plain(case), *to_plain(case)["context"], *to_plain(case)["generation"]]:
+        assert f"`{name}`" in reference, name

@@ -75,6 +75,17 @@ def test_only_a_whole_number_is_one(wrong: object) -> None:
         assert str(error) == f"{spelled(path)} = {wrong!r} is not possible: expected a whole number"
 
 
+@pytest.mark.parametrize("wrong", [7, None, True, ["full"]], ids=repr)
+def test_only_a_text_is_one(wrong: object) -> None:
+    plain = every_field()
+    texts = [path for path, value in places(plain) if type(value) is str]
+    assert len(texts) > 25
+    for path in texts:
+        error = refusal(replaced(plain, path, wrong))
+        assert type(error) is MalformedFile
+        assert str(error) == f"{spelled(path)} = {wrong!r} is not possible: expected a text in quotes"
+
+
 def test_no_size_position_or_number_may_be_negative() -> None:
     plain = every_field()
     for path, value in places(plain):

@@ -13,6 +13,7 @@ from oracle.model.layers import LayerSet
 from oracle.model.notation import format_buffer, format_layers, parse_buffer, parse_layers
 from tests.kind_declarations import TEXTS
 
+T = Axis("T", tokens_per_row=1)
 IDENTIFIERS = st.sampled_from(["key", "H", "D", "R", "B", "rec", "foot", "none", "x", "m", "é", "a·", "_1", "ª"])
 FREE_NAMES = IDENTIFIERS | st.text(max_size=3) | st.sampled_from(["T", '"', "\\", "\n", "a b", "\ud800"])
 LAYERS = st.sets(st.integers(0, 40), min_size=1, max_size=8).map(LayerSet.of)
@@ -105,6 +106,8 @@ def buffers(draw: st.DrawFn) -> Buffer:
 @example(Buffer("k", LayerSet((0,)), (Part((Axis("rec", 4),), 16),)))
 @example(Buffer("k", LayerSet((0,)), (Part((Axis("B", 4, Split.EVEN),), 8),)))
 @example(Buffer("k", LayerSet((0,)), (Part((Axis("B", 4, grid=Grid.TPCP),), 8),)))
+@example(Buffer("k", LayerSet((0,)), (Part((T, Axis("B", 4)), 8), Part((Axis("H", 2), T, Axis("B", 4)), 8))))
+@example(Buffer("k", LayerSet((0,)), (Part((T, Axis("B", 4)), 8), Part((T, Axis("B", 4)), 16))))
 def test_every_buffer_survives_the_notation(buffer: Buffer) -> None:
     text = format_buffer(buffer)
     assert parse_buffer(text) == buffer
@@ -136,8 +139,6 @@ def test_a_damaged_text_is_another_buffer_or_an_invalid_case(text: str, data: st
 def test_every_published_kind_is_printed_as_it_is_declared(text: str) -> None:
     assert format_buffer(parse_buffer(text)) == text
 
-
-T = Axis("T", tokens_per_row=1)
 
 MEANINGS = {
     "key @ 0..3 : H(4).heads T D(8) ; 16": Buffer(
