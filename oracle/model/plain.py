@@ -104,9 +104,6 @@ class Fields:
     def where(self, name: str) -> str:
         return f"{self.path}.{name}" if self.path else name
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.value
-
     def get(self, name: str, read: Callable[..., Made], *more: object) -> Made:
         """A field that every such object has."""
         if name not in self.value:
