@@ -318,6 +318,6 @@ def test_blocks_of_a_length_of_their_own_belong_to_the_request() -> None:
     case = case_of(group(KEY, length="encoder"), size=2, requests=requests, contents=(Content(),))
     assert ordinals(case, DUE, 0) == ordinals(case, DUE, 1) == [0, 1]
     first, second = source_ids(case, 0), source_ids(case, 1)
-    assert not set(sum(first, [])) & set(sum(second, []))
+    assert not {number for block in first for number in block} & {number for block in second for number in block}
     reference = read(case)
     assert judge(case, plan_of(right_rows(case, reference), reference))

@@ -1,4 +1,4 @@
-"""Which source ranks a destination hears from: overlap of shares, which is the published table where that is defined."""
+"""Which source ranks a destination hears from: overlap of shares, which is the published table where one is given."""
 
 from __future__ import annotations
 
