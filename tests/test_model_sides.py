@@ -47,10 +47,11 @@ def test_every_rank_of_a_side_has_a_table_and_slots() -> None:
 
 def test_an_explicit_table_replaces_that_of_its_rank_alone() -> None:
     case = small_case()
-    two = replace(case, context=instance_of(tp=2, tokens_per_block=2, page_tables=((1, PADDED),)))
+    halved = PageTable((Pool(64, 9, slot_stride=80),), (Entry(0, 0, 0, "value", 8, 8), Entry(0, 0, 0, "key", 40, 8)))
+    two = replace(case, context=instance_of(tp=2, tokens_per_block=2, page_tables=((1, halved),)))
     derived, given = lay_out(two, "context").tables
-    assert given == PADDED
-    assert derived != PADDED
+    assert given == halved
+    assert derived != halved
     assert derived == lay_out(replace(two, context=instance_of(tp=2, tokens_per_block=2)), "context").tables[0]
 
 
@@ -76,23 +77,73 @@ def test_groups_of_an_explicit_table_that_share_a_pool_group_share_its_numbers()
 
 
 def test_the_smallest_pool_of_a_pool_group_bounds_its_slots() -> None:
-    entries = (Entry(0, 0, 0, "key", 0, 8), Entry(0, 1, 0, "value", 0, 8))
-    table = PageTable((Pool(8, 7), Pool(8, 5)), entries)
+    entries = (Entry(0, 0, 0, "key", 0, 16), Entry(0, 1, 0, "value", 0, 16))
+    table = PageTable((Pool(16, 7), Pool(16, 5)), entries)
     case = small_case(slots=Slots(add=3))
     given = replace(case, context=replace(case.context, page_tables=((0, table),)))
     assert listed(given, "context") == [{0: [[4, 0]]}]
 
 
-def test_an_explicit_table_holds_groups_of_the_model() -> None:
-    table = PageTable((Pool(8, 5),), (Entry(1, 0, 0, "key", 0, 8),))
+KEY, VALUE = Entry(0, 0, 0, "key", 0, 16), Entry(0, 0, 0, "value", 16, 16)
+
+
+@pytest.mark.parametrize(
+    ("pool", "entries", "argument", "value", "accepted"),
+    [
+        (
+            Pool(32, 5),
+            (KEY, Entry(1, 0, 0, "key", 16, 16)),
+            "",
+            (1, 0, "key"),
+            "the rank holds no such (group, layer, role)",
+        ),
+        (
+            Pool(32, 5),
+            (KEY, Entry(0, 0, 3, "value", 16, 16)),
+            "",
+            (0, 3, "value"),
+            "the rank holds no such (group, layer, role)",
+        ),
+        (Pool(32, 5), (KEY,), "", (0, 0, "value"), "expected an entry for each buffer"),
+        (
+            Pool(32, 5),
+            (KEY, Entry(0, 0, 0, "value", 16, 8)),
+            ".nbytes of (0, 0, 'value')",
+            8,
+            "the rank stores 16 B of it",
+        ),
+        (
+            Pool(16, 5, layer_stride=48),
+            (KEY, Entry(0, 0, 0, "value", 48, 16)),
+            ".pools[0].layer_stride",
+            48,
+            "expected at least the bytes of its 5 slots, 80",
+        ),
+    ],
+)
+def test_an_explicit_table_holds_what_the_rank_stores(
+    pool: Pool, entries: tuple[Entry, ...], argument: str, value: object, accepted: str
+) -> None:
     case = small_case()
-    given = replace(case, context=replace(case.context, page_tables=((0, table),)))
-    assert_impossible(lambda: lay_out(given, "context"), "page_tables.group", 1, "the model has 1 groups")
+    given = replace(case, context=replace(case.context, page_tables=((0, PageTable((pool,), entries)),)))
+    assert_impossible(lambda: lay_out(given, "context"), f"context.page_tables.0{argument}", value, accepted)
+
+
+def test_a_listed_group_is_one_of_its_ranks_stage() -> None:
+    case = case_with(TWO, instance_of(stages=(1, 1)), tables=rows(("context", 0, "s", 0, (1,))))
+    accepted = "the stage of this rank holds no layer of the group"
+    assert_impossible(lambda: lay_out(case, "context"), "tables.context.0", "s", accepted)
+
+
+def test_two_different_blocks_never_lie_in_one_slot() -> None:
+    case = small_case(prompt=3, tables=rows(("generation", 0, "attention", 0, (2, 2))))
+    accepted = "another block has this slot already (block 1)"
+    assert_impossible(lambda: lay_out(case, "generation"), "tables.generation.0.attention[0]", 2, accepted)
 
 
 def test_a_group_of_an_explicit_table_draws_slots_from_one_pool_group() -> None:
-    entries = (Entry(0, 0, 0, "key", 0, 8), Entry(0, 1, 0, "value", 0, 8))
-    table = PageTable((Pool(8, 5), Pool(8, 5, pool_group=1)), entries)
+    entries = (Entry(0, 0, 0, "key", 0, 16), Entry(0, 1, 0, "value", 0, 16))
+    table = PageTable((Pool(16, 5), Pool(16, 5, pool_group=1)), entries)
     case = small_case()
     given = replace(case, context=replace(case.context, page_tables=((0, table),)))
     accepted = "a group draws slots from one pool group"

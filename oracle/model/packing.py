@@ -92,7 +92,9 @@ def _regions(group: LayerGroup, instance: Instance, rank: Rank) -> list[tuple[in
                 members = [other for other in by_layer[layer] if other.placement.fused == place.fused]
             else:
                 members = [buffer]
-            found.append((layer, buffer, _region(layer, members, instance, rank)))
+            region = _region(layer, members, instance, rank)
+            if region[0]:
+                found.append((layer, buffer, region))
     return found
 
 
@@ -101,7 +103,8 @@ def _region(layer: int, buffers: list[Buffer], instance: Instance, rank: Rank) -
     members: list[Member] = []
     for buffer in buffers:
         size = buffer_bytes(buffer, instance, rank)
-        members.append((layer, buffer.role, offset, size))
+        if size:
+            members.append((layer, buffer.role, offset, size))
         offset += size
     pad = max(buffer.placement.pad for buffer in buffers)
     align = max(buffer.placement.align for buffer in buffers)

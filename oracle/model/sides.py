@@ -11,6 +11,7 @@ from oracle.model.axes import Split
 from oracle.model.buffers import Model
 from oracle.model.case import Case, SlotList
 from oracle.model.errors import InvalidCase
+from oracle.model.explicit import check_lists, check_slots_differ, check_table, explicit_slots
 from oracle.model.packing import PackedPool, pack_group
 from oracle.model.pages import Entry, PageTable, Pool
 from oracle.model.slots import number_blocks, slot_count
@@ -48,13 +49,17 @@ def lay_out(case: Case, side: str) -> Side:
             alike.setdefault((rank.pp, rank.tp, rank.cp) if uneven else rank.pp, []).append(rank)
     tables: list[PageTable] = [PageTable((), ())] * len(ranks)
     slots: list[dict[int, tuple[np.ndarray, ...]]] = [{}] * len(ranks)
+    if lists:
+        check_lists(case, side, lists)
     for members in alike.values():
         given = explicit.get(members[0].number)
         if given is not None:
-            table, where = given, _numbering(case, side, given)
+            table, where = given, check_table(case, side, members[0], given)
         else:
             table, where = _derive(case, side, members[0])
         found = _slots(case, side, members, where, lists)
+        if lists:
+            check_slots_differ(case, side, members, table, found)
         for rank, own in zip(members, found, strict=True):
             tables[rank.number] = table
             slots[rank.number] = own
@@ -85,7 +90,7 @@ def _derive(case: Case, side: str, rank: Rank) -> tuple[PageTable, dict[int, tup
         if not pools:
             continue
         coalesced = dict(instance.packing).get(group.name, "coalesced") == "coalesced"
-        widths: object = (group.kind, tuple(pool.slot_bytes for pool in pools)) if coalesced else index
+        widths: object = tuple(pool.slot_bytes for pool in pools) if coalesced else index
         shares.setdefault(widths, []).append(len(packed))
         packed.append((index, pools))
     pools: list[Pool] = []
@@ -119,25 +124,6 @@ def _derive(case: Case, side: str, rank: Rank) -> tuple[PageTable, dict[int, tup
     return PageTable(tuple(pools), tuple(entries)), where
 
 
-def _numbering(case: Case, side: str, table: PageTable) -> dict[int, tuple[int, int]]:
-    """Running numbers and slot counts of the groups of an explicit table."""
-    where: dict[int, tuple[int, int]] = {}
-    used: dict[int, int] = {}
-    for group in table.groups():
-        if group >= len(case.model.groups):
-            raise InvalidCase("page_tables.group", group, f"the model has {len(case.model.groups)} groups")
-        pools = {entry.pool for entry in table.entries if entry.group == group}
-        pool_groups = {table.pools[pool].pool_group for pool in pools}
-        if len(pool_groups) != 1:
-            raise InvalidCase("page_tables.pool_group", sorted(pool_groups), "a group draws slots from one pool group")
-        pool_group = pool_groups.pop()
-        count = min(pool.count for pool in table.pools if pool.pool_group == pool_group)
-        first = used.get(pool_group, 0)
-        where[group] = (first, count)
-        used[pool_group] = first + number_blocks(case, side, group)[0]
-    return where
-
-
 def _slots(
     case: Case,
     side: str,
@@ -155,7 +141,7 @@ def _slots(
         if lists:
             for rank, own in zip(ranks, found, strict=True):
                 own[group] = tuple(
-                    _explicit(lists.get((rank.number, name, request)), len(blocks), count)
+                    explicit_slots(lists.get((rank.number, name, request)), len(blocks), count)
                     for request, blocks in enumerate(numbers)
                 )
             continue
@@ -169,16 +155,3 @@ def _slots(
         for index, own in enumerate(found):
             own[group] = tuple(rows[index] for rows in by_request)
     return found
-
-
-def _explicit(row: SlotList | None, blocks: int, count: int) -> np.ndarray:
-    slots = np.full(blocks, -1, dtype=np.int64)
-    if row is None:
-        return slots
-    where = f"tables.{row.side}.{row.rank}.{row.group}[{row.request}]"
-    if len(row.slots) > blocks:
-        raise InvalidCase(where, len(row.slots), f"the request has {blocks} blocks of this group")
-    slots[: len(row.slots)] = row.slots
-    if len(slots) and slots.max() >= count:
-        raise InvalidCase(where, int(slots.max()), f"the pool has slots 0..{count - 1}")
-    return slots
