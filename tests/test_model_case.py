@@ -351,3 +351,10 @@ def test_equal_cases_have_one_hash_however_they_were_built() -> None:
     assert one == other
     assert hash(one) == hash(other)
     assert one != small_case()
+
+
+def test_a_number_of_slots_and_a_mapper_are_given_once() -> None:
+    twice = [("attention", 3), ("attention", 5)]
+    assert_impossible(lambda: Slots(counts=tuple(twice)), "slots.counts", ["attention"] * 2, "expected each key once")
+    named = (("key", "indexed"), ("key", "nhd"))
+    assert_impossible(lambda: Native(named), "native.mappers", ["key", "key"], "expected each key once")

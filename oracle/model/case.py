@@ -12,6 +12,12 @@ SIDES = ("context", "generation")
 MAPPERS = ("indexed", "nhd", "replicated", "sectioned")
 
 
+def _require_distinct(argument: str, pairs: tuple[tuple[str, object], ...]) -> None:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) != len(keys):
+        raise InvalidCase(argument, keys, "expected each key once")
+
+
 @record
 class Content(Hashed):
     """A node of the prefix tree: it repeats its parent's first ``length`` tokens, then has tokens of its own."""
@@ -103,6 +109,7 @@ class Slots(Hashed):
         require_whole("slots.mul", self.mul, least=1)
         require_whole("slots.add", self.add)
         object.__setattr__(self, "counts", tuple(sorted(tuple(pair) for pair in self.counts)))
+        _require_distinct("slots.counts", self.counts)
         for group, count in self.counts:
             require_whole(f"slots.counts of {group}", count, least=1)
 
@@ -138,6 +145,7 @@ class Native(Hashed):
     def __post_init__(self) -> None:
         object.__setattr__(self, "mappers", tuple(sorted(tuple(pair) for pair in self.mappers)))
         object.__setattr__(self, "ignored", tuple(self.ignored))
+        _require_distinct("native.mappers", self.mappers)
         for role, mapper in self.mappers:
             if mapper not in MAPPERS:
                 raise InvalidCase(f"native mapper of {role}", mapper, f"expected one of {', '.join(MAPPERS)}")
