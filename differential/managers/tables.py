@@ -1,0 +1,80 @@
+"""Positional block tables: what a cache manager of today hands over (spec: blocks, positional tables)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from differential.managers.chunks import chunks_of
+from differential.managers.facts import BlockTable, Facts, RankFacts
+from oracle.model.buffers import LayerGroup
+from oracle.model.case import Case, Request, SlotList
+from oracle.model.sides import Side, lay_out
+
+
+def gather_facts(case: Case) -> Facts:
+    """The facts of ``case``: page tables and block tables of every rank of both sides, and the chunks of each request.
+
+    A block table names a slot for each prompt block that is there to send, or to receive into, and -1
+    for every other. Presented lists replace it as they are. Raises ``InvalidCase`` where the slots or
+    page tables of the case cannot be.
+    """
+    return Facts(
+        _rank_facts(case, "context"),
+        _rank_facts(case, "generation"),
+        tuple(chunks_of(request, case.context.tokens_per_block) for request in case.requests),
+    )
+
+
+def _rank_facts(case: Case, side: str) -> tuple[RankFacts, ...]:
+    layout: Side = lay_out(case, side)
+    instance = case.side(side)
+    topology = instance.topology
+    presented = {(row.rank, row.group, row.request): row for row in case.presented if row.side == side}
+    explicit = any(row.side == side for row in case.tables)
+    holes = [
+        [] if not group.is_paged else [_holes(case, side, group, request, explicit) for request in case.requests]
+        for group in case.model.groups
+    ]
+    found: list[RankFacts] = []
+    for rank in topology.ranks():
+        blocks: dict[tuple[int, int], BlockTable] = {}
+        for group, by_request in layout.slots[rank.number].items():
+            gone = holes[group]
+            for index, slots in enumerate(by_request):
+                if topology.attention_dp and case.requests[index].dp_rank(side) != rank.tp:
+                    continue
+                row = presented.get((rank.number, case.model.groups[group].name, index)) if presented else None
+                if row is not None:
+                    slots = _as_given(row)
+                elif gone and gone[index]:
+                    slots = slots.copy()
+                    for first, end in gone[index]:
+                        slots[first:end] = -1
+                if topology.cp > 1 and gone:
+                    blocks[index, group] = BlockTable(rank.cp, topology.cp, slots[rank.cp :: topology.cp])
+                else:
+                    blocks[index, group] = BlockTable(0, 1, slots)
+        found.append(RankFacts(rank, layout.tables[rank.number], blocks))
+    return tuple(found)
+
+
+def _holes(case: Case, side: str, group: LayerGroup, request: Request, explicit: bool) -> list[tuple[int, int]]:
+    """Block ordinals [first, end) that the manager of this side does not list, whichever rank it is."""
+    tokens_per_block = case.side(side).tokens_per_block
+    gone: list[tuple[int, int]] = []
+    if group.window is not None and not explicit:
+        # The query about to run sits at position `tokens`: of the keys it sees, the oldest is `kept` - 1 further back.
+        kept = group.window + dict(case.side(side).reserve).get(group.name, 0)
+        sinks = -(-group.sinks // tokens_per_block)
+        stale = (request.tokens(group.length) + 1 - kept) // tokens_per_block
+        if stale > sinks:
+            gone.append((sinks, stale))
+    if side == "generation":
+        cached = request.generation.cached // tokens_per_block
+        if cached:
+            gone.append((0, cached))
+    return gone
+
+
+def _as_given(row: SlotList) -> np.ndarray:
+    return np.array(row.slots, dtype=np.int64)
