@@ -1,4 +1,4 @@
-"""Holding the legacy sender's model to recorded plans: what a plan moves, who was elected, and where two plans differ."""
+"""Holding the legacy sender's model to recorded plans: bytes moved, senders elected, and where two plans differ."""
 
 from __future__ import annotations
 

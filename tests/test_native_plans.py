@@ -65,12 +65,14 @@ def test_the_judge_finds_what_was_recorded(recorded: tuple[Scenario, Scenario, s
     plan = subject.plan(case, facts)
     assert isinstance(plan, Writes)
     counts = judge(case, cut_as_recorded(scenario, case, plan), padding="due", election="own").counts
-    assert {name: counts.get(kind, 0) for name, kind in JUDGED.items()} == {name: result["check"][name] for name in JUDGED}
+    found = {name: counts.get(kind, 0) for name, kind in JUDGED.items()}
+    assert found == {name: result["check"][name] for name in JUDGED}
 
 
 def test_every_generation_that_a_setting_stands_for_is_replayed(request: pytest.FixtureRequest) -> None:
     path = recorded_file(request.config)
-    seen = {generation for scenario in scenarios(path) for result in scenario["results"] for generation in result["generations"]}
+    results = [result for scenario in scenarios(path) for result in scenario["results"]]
+    seen = {generation for result in results for generation in result["generations"]}
     assert seen & set(SETTINGS), f"{path} has the generations {sorted(seen)}: expected some of {sorted(SETTINGS)}"
     if path == RECORDED:
         assert set(SETTINGS) <= seen

@@ -1,4 +1,4 @@
-"""Which source slot goes to which destination slot: positional tables and the older suffix lists (spec: legacy sender, 6.2, 6.3)."""
+"""Which slot goes to which: positional tables and the older suffix lists (spec: legacy sender, 6.2, 6.3)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ Stride = tuple[int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What alignment needs to know of one group of one request, in tokens and blocks of one side each.
+    """What alignment needs to know of one group of one request: its length in tokens, and the slice being sent.
 
-    ``tokens`` is the length of the group, ``reused`` the whole blocks that the receiver has already,
-    ``chunk`` the slice being sent (``None``: everything).
+    ``chunk`` None is everything. What the receiver has already by reuse is a hole of its list.
     """
 
     paged: bool
@@ -29,7 +28,6 @@ class Piece:
     source_tokens_per_block: int
     destination_tokens_per_block: int
     window: int | None
-    reused: int
     chunk: Chunk | None
 
     @property
@@ -60,7 +58,7 @@ def align_tables(source: BlockTable, destination: BlockTable, piece: Piece, stri
         offered[piece.chunk.end :] = -1
     if stride is not None:
         offered = helix_stride(offered, *stride)
-    wanted = _wanted(destination, piece)
+    wanted = _listed(destination, piece.destination_blocks)
     if len(offered) != len(wanted):
         raise Refused("list_lengths_differ", f"the source lists {len(offered)} blocks, the destination {len(wanted)}")
     both = (offered >= 0) & (wanted >= 0)
@@ -71,7 +69,7 @@ def align_suffixes(source: BlockTable, destination: BlockTable, piece: Piece, st
     """Older rule: resident slots without holes; where a list starts follows from its length."""
     end = piece.source_blocks
     offered = _listed(source, piece.source_blocks)
-    wanted = _compact(_wanted(destination, piece))
+    wanted = _compact(_listed(destination, piece.destination_blocks))
     if piece.chunk is not None:
         end = piece.chunk.end
         offered = offered[piece.chunk.first : end]
@@ -111,17 +109,6 @@ def _listed(table: BlockTable, blocks: int) -> np.ndarray:
     if len(table.slots) >= count:
         return table.slots[:count]
     return np.concatenate((table.slots, np.full(count - len(table.slots), -1, dtype=np.int64)))
-
-
-def _wanted(table: BlockTable, piece: Piece) -> np.ndarray:
-    """The destination's list without the blocks that it reuses."""
-    wanted = _listed(table, piece.destination_blocks)
-    skip = len(range(table.first, piece.reused, table.stride)) if piece.reused else 0
-    if not skip:
-        return wanted
-    wanted = wanted.copy()
-    wanted[:skip] = -1
-    return wanted
 
 
 def _compact(slots: np.ndarray) -> np.ndarray:

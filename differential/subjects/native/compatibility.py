@@ -36,7 +36,11 @@ def _check_context_parallel(own: RankInfo, peer: RankInfo, settings: Settings) -
 def _check_attention(own: RankInfo, peer: RankInfo) -> None:
     mine, theirs = own.attention, peer.attention
     assert mine is not None and theirs is not None
-    for code, name in (("latent_differs", "latent"), ("element_size_differs", "element_bits"), ("head_dims_differ", "dims")):
+    for code, name in (
+        ("latent_differs", "latent"),
+        ("element_size_differs", "element_bits"),
+        ("head_dims_differ", "dims"),
+    ):
         if getattr(mine, name) != getattr(theirs, name):
             raise Refused(code, f"{name} is {getattr(mine, name)} on this side and {getattr(theirs, name)} on the peer")
     tokens = (mine.tokens_per_block, theirs.tokens_per_block)

@@ -1,4 +1,4 @@
-"""Which of several senders with the same bytes sends them, and who is paired for state (spec: legacy sender, 4.2, 4.3)."""
+"""Who of several senders with the same bytes sends, and who is paired for state (spec: legacy sender, 4.2, 4.3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def duplication(own: RankInfo, peer: RankInfo) -> int:
         factor, _ = mine // theirs, theirs // mine
     except ZeroDivisionError:
         whose = "this rank" if not mine else "the peer"
-        raise Refused("crash: division by zero", f"{whose} reports no heads, as a stage without attention does") from None
+        raise Refused(
+            "crash: division by zero", f"{whose} reports no heads, as a stage without attention does"
+        ) from None
     return max(1, factor)
 
 

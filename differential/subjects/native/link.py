@@ -44,7 +44,10 @@ class Link:
         if not declared_alike(case.context, case.generation):
             declared = declare(case.model, case.native, case.generation)
         self.generation = _rank_infos(declared, case.generation, facts.generation, settings)
-        self._pools = tuple(rank.table.pools for rank in facts.context), tuple(rank.table.pools for rank in facts.generation)
+        self._pools = (
+            tuple(rank.table.pools for rank in facts.context),
+            tuple(rank.table.pools for rank in facts.generation),
+        )
         self._pairs: dict[tuple[int, int], tuple[tuple[int, int, str], ...]] = {}
         self._parts: dict[tuple[int, int], tuple[Part, ...]] = {}
         self._checked: set[tuple[object, ...]] = set()

@@ -47,8 +47,8 @@ class RankInfo:
 def shape_of(declared: Declared, instance: Instance) -> Shape:
     """The published sizes. Without an attention record the group is the whole tensor grid, attention DP or not."""
     topology = instance.topology
-    whole_rank_groups = topology.attention_dp and declared.has_attention
-    return Shape(topology.stages, topology.tp, topology.cp, 1 if whole_rank_groups else topology.tp, topology.attention_dp)
+    group_size = 1 if topology.attention_dp and declared.has_attention else topology.tp
+    return Shape(topology.stages, topology.tp, topology.cp, group_size, topology.attention_dp)
 
 
 def attention_of(declared: Declared, instance: Instance, stage: int, settings: Settings) -> Attention | None:

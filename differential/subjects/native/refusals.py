@@ -21,7 +21,7 @@ CODES = {
     "state_sizes_differ": "recurrent state: bytes of a layer times state grid differ",
     "section_counts_differ": "convolution state: the number of sections differs",
     "section_sizes_differ": "convolution state: bytes of a section times state grid differ",
-    "replicated_state_differs": "recurrent state: a replicated role of a shared layer is on one side only, or of another size",
+    "replicated_state_differs": "recurrent state: a replicated role of a shared layer is missing, or its bytes differ",
     "mapper_kinds_differ": "two views of the same roles declare different mapper kinds",
     "mapper_kind_not_allowed": "a paged view is sectioned, or a state view token-major",
     "view_geometry_differs": "the roles of one view do not share their geometry",

@@ -1,4 +1,4 @@
-"""Requests: which of them are refused, and which blocks of each group a slice carries (spec: legacy sender, 4.4, 6.4)."""
+"""Which requests are refused, and what a slice carries of each group (spec: legacy sender, 4.4, 6.4)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ def request_pieces(case: Case, request: Request, chunk: Chunk | None) -> list[Pi
     Windowed groups, state and groups of another length go whole with the last chunk.
     """
     tokens_per_block = case.context.tokens_per_block, case.generation.tokens_per_block
-    reused = request.generation.cached // tokens_per_block[1]
     pieces: list[Piece | None] = []
     for group in case.model.groups:
         tokens = request.tokens(group.length)
@@ -50,5 +49,5 @@ def request_pieces(case: Case, request: Request, chunk: Chunk | None) -> list[Pi
             pieces.append(None)
             continue
         part = chunk if streams else None
-        pieces.append(Piece(group.is_paged, tokens, *tokens_per_block, group.window, reused, part))
+        pieces.append(Piece(group.is_paged, tokens, *tokens_per_block, group.window, part))
     return pieces

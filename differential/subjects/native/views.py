@@ -49,7 +49,7 @@ class View:
         ends: dict[int, int] = {}
         for offset, layer, nbytes, _ in self.entries:
             if ends.setdefault(layer, offset) != offset:
-                raise Refused("layer_region_not_contiguous", f"layer {layer} of {self} has a gap before offset {offset}")
+                raise Refused("layer_region_not_contiguous", f"layer {layer} of {self} has a gap at offset {offset}")
             ends[layer] = offset + nbytes
         sizes = {end - self.starts[layer] for layer, end in ends.items()}
         if len(sizes) != 1:
@@ -106,7 +106,7 @@ def build_table(declared: Declared, instance: Instance, grid: tuple[int, int], p
         paged = declared.paged[entry.group]
         if registered.mapper not in ALLOWED[paged]:
             kind = "paged" if paged else "state"
-            raise Refused("mapper_kind_not_allowed", f"{entry.role} of {kind} group {entry.group} is {registered.mapper}")
+            raise Refused("mapper_kind_not_allowed", f"{entry.role} of a {kind} group is {registered.mapper}")
         layers.setdefault(entry.group, set()).add(layer)
         bucket = buckets.setdefault(entry.group, {}).setdefault((entry.pool, registered.mapper), ([], {}))
         bucket[0].append((entry.offset, layer, entry.nbytes, entry.role))
@@ -114,7 +114,12 @@ def build_table(declared: Declared, instance: Instance, grid: tuple[int, int], p
             bucket[1][entry.role] = ("none", ()) if paged else state_geometry(registered, instance, grid)
     return Table(
         tuple(
-            Group(index, declared.paged[index], frozenset(layers[index]), _views(index, declared.paged[index], buckets[index]))
+            Group(
+                index,
+                declared.paged[index],
+                frozenset(layers[index]),
+                _views(index, declared.paged[index], buckets[index]),
+            )
             for index in sorted(buckets)
         )
     )
@@ -130,9 +135,11 @@ def _views(group: int, paged: bool, buckets: dict[tuple[int, str], Bucket]) -> t
             raise Refused("view_geometry_differs", f"the roles of {view} declare {sorted(geometries.items())}")
         kind, sizes = geometry
         if kind == "sections" and sum(sizes) != view.layer_bytes:
-            raise Refused("view_geometry_wrong", f"sections {sizes} of {view} are not {view.layer_bytes} bytes together")
+            raise Refused("view_geometry_wrong", f"sections {sizes} of {view} are not {view.layer_bytes} bytes")
         if kind == "head" and (not sizes[0] or view.layer_bytes % sizes[0]):
-            raise Refused("view_geometry_wrong", f"{view.layer_bytes} bytes of {view} are no multiple of a head of {sizes[0]}")
+            raise Refused(
+                "view_geometry_wrong", f"{view.layer_bytes} bytes of {view} are not whole heads of {sizes[0]}"
+            )
         views.append(view)
     views.sort(key=lambda view: (view.pool, view.entries[0][0]))
     return tuple(views)
