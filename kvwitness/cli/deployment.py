@@ -1,0 +1,93 @@
+"""``kvwitness verify --model``: the outcome of one deployment, in words or as a JSON object."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+from kvwitness.cli.output import console, write_lines, write_text
+from kvwitness.cli.report import STYLES
+from kvwitness.cli.status import COULD_NOT_RUN, PASS, VIOLATIONS
+from kvwitness.deployment import Deployment, Outcome, judge_deployment
+from kvwitness.errors import Refused
+from kvwitness.settings import Judged
+from kvwitness.story import describe_instance
+from kvwitness.words import count, in_bytes
+
+
+def run_deployment(wanted: Deployment, judged: Judged, out: str, as_object: bool, bound: int) -> int:
+    """Judge a deployment in ``bound`` bytes of memory, tell what became of it and return the exit status."""
+    try:
+        outcome = judge_deployment(wanted, judged, out, bound=bound)
+    except Refused as refused:
+        if not as_object:
+            raise
+        print(json.dumps(_plain_refusal(wanted, refused)))
+        return COULD_NOT_RUN
+    failed = outcome.judgement.failure is not None
+    if as_object:
+        print(json.dumps(_plain_outcome(wanted, outcome)))
+    else:
+        _tell_outcome(wanted, outcome)
+    return VIOLATIONS if failed else PASS
+
+
+def _tell_outcome(wanted: Deployment, outcome: Outcome) -> None:
+    to = console()
+    case, result = outcome.case, outcome.judgement.result
+    write_text(
+        to,
+        f"{wanted.model}, {count(case.model.layers, 'layer')}, a prompt of {count(wanted.prompt, 'token')}",
+        style="bold",
+    )
+    for side in ("context", "generation"):
+        write_text(to, f"{side:<12}{describe_instance(case.side(side))}", hang=12)
+    for name, verdict in result.verdicts.items():
+        write_text(
+            to,
+            f"{name:<12}{count(verdict.pairs, 'rank pair')}, {count(verdict.runs, 'run')},"
+            f" {in_bytes(verdict.nbytes)} ({verdict.nbytes:,} bytes) judged",
+            hang=12,
+        )
+    if outcome.judgement.failure is None:
+        write_text(to, "pass: every byte is in its place", style=STYLES["pass"])
+        return
+    write_text(to, f"FAIL {outcome.judgement.failure}", style=STYLES["fail"])
+    write_lines(to, [f"  {line}" for line in outcome.argument])
+    write_lines(to, [f"  replay it: kvwitness replay {outcome.witness}"], style="bold")
+
+
+def _plain_deployment(wanted: Deployment) -> dict[str, object]:
+    return {field.name: getattr(wanted, field.name) for field in fields(wanted)}
+
+
+def _plain_refusal(wanted: Deployment, refused: Refused) -> dict[str, object]:
+    return {
+        "verdict": "not run",
+        "reason": refused.reason,
+        "refused": {"subject": refused.subject, "code": refused.code, "reason": refused.why},
+        "deployment": _plain_deployment(wanted),
+    }
+
+
+def _plain_outcome(wanted: Deployment, outcome: Outcome) -> dict[str, object]:
+    result, failure = outcome.judgement.result, outcome.judgement.failure
+    return {
+        "verdict": "pass" if failure is None else "fail",
+        "seed": None,
+        "cases": 1,
+        "rate": None,
+        "kinds": {
+            outcome.case.kind or "own": {
+                "cases": 1,
+                "pairs": result.pairs,
+                "runs": result.runs,
+                "bytes": result.nbytes,
+                "violations": int(failure is not None),
+                "violation_kinds": list(failure.kinds) if failure is not None else [],
+            }
+        },
+        "subjects": {},
+        "witnesses": [str(outcome.witness)] if outcome.witness is not None else [],
+        "deployment": _plain_deployment(wanted),
+    }

@@ -1,0 +1,35 @@
+"""Reading option values that are lists or small languages."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+from kvwitness.errors import CannotRun
+
+
+def split_names(option: str, text: str) -> tuple[str, ...]:
+    """Names by comma; each at least once, none twice."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise CannotRun(f"{option} = {text!r} is not possible: expected at least one name")
+    if len(set(names)) < len(names):
+        raise CannotRun(f"{option} = {text!r} is not possible: expected each name once")
+    return names
+
+
+def read_seed(text: str) -> int:
+    """A whole number, or ``random`` for one that nobody chose."""
+    if text == "random":
+        return secrets.randbelow(1 << 32)
+    if not text.isascii() or not text.isdigit():
+        raise CannotRun(f"--seed = {text!r} is not possible: expected a whole number of at least 0, or random")
+    return int(text)
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1

@@ -1,0 +1,36 @@
+"""Where text goes: results to stdout, progress and trouble to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+WIDTH_OF_LOGS = 120
+"""Columns where nobody knows the width: a log, a file, a pipe."""
+
+
+def console(stream: TextIO | None = None) -> Console:
+    """A console for ``stream`` (stdout); made when it is needed, for tests and callers swap streams."""
+    stream = sys.stdout if stream is None else stream
+    known = stream.isatty() or "COLUMNS" in os.environ
+    return Console(file=stream, width=None if known else WIDTH_OF_LOGS, highlight=False, markup=False, emoji=False)
+
+
+def write_lines(to: Console, lines: Iterable[str], *, style: str = "") -> None:
+    """Lines as they are, however wide: what is copied from a terminal must not be broken or cut."""
+    for line in lines:
+        to.print(Text(line, style=style), soft_wrap=True)
+
+
+def write_text(to: Console, text: str, *, indent: int = 0, hang: int = 0, style: str = "") -> None:
+    """A sentence, wrapped to the width; later lines are indented by ``hang`` more."""
+    width = max(20, to.width - indent - hang)
+    rows = Text(text, style=style).wrap(to, width)
+    for number, row in enumerate(rows):
+        row.rstrip()
+        to.print(Text(" " * (indent + (hang if number else 0))) + row, soft_wrap=True)

@@ -1,0 +1,178 @@
+"""How the outcome of a search is told: in words and a table, or as one JSON object."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kvwitness.cli.output import write_lines, write_text
+from kvwitness.search import Finding, Report
+from kvwitness.tally import Spread, Tally
+from kvwitness.words import count, in_bytes, in_seconds, joined, short
+from strategies.scope import describe
+
+TABLE_WIDTH = 108
+"""Columns below which the table becomes lines."""
+
+STYLES = {"pass": "bold green", "fail": "bold red", "not run": "bold yellow"}
+
+
+def tell_report(to: Console, report: Report) -> None:
+    """What failed first, then what was judged, then the verdict."""
+    for finding in report.findings:
+        _tell_finding(to, finding)
+    to.print()
+    _tell_bounds(to, report)
+    to.print()
+    if to.width >= TABLE_WIDTH:
+        to.print(_table(report))
+        sized = "random cases" if report.random_cases else "scope"
+        write_text(to, f"ranks of both sides, layers, blocks: least/median/most of the {sized}")
+    else:
+        _tell_kinds(to, report)
+    to.print()
+    for note in report.notes:
+        write_text(to, f"{note}.", style="yellow")
+    write_text(to, _closing(report), style=STYLES[report.verdict])
+
+
+def _tell_finding(to: Console, finding: Finding) -> None:
+    to.print()
+    write_text(to, f"FAIL {finding.failure}", style="bold red")
+    write_text(to, f"found in {finding.where}, shrunk; the witness is {finding.path}", indent=2, hang=2)
+    write_lines(to, [f"  {line}" for line in finding.argument])
+    write_lines(to, [f"  replay it: kvwitness replay {finding.path}"], style="bold")
+
+
+def _tell_bounds(to: Console, report: Report) -> None:
+    search, judged = report.search, report.judged
+    planted = f" with the planted fault {judged.fault}" if judged.fault else ""
+    engine = f"engine {judged.engine}{'' if judged.device == 'cpu' else f' on {judged.device}'}"
+    write_text(to, f"judged: {joined(judged.subjects)}{planted}; {engine}; padding {judged.padding}", hang=2)
+    if report.scope:
+        kinds = list(report.scope)
+        for kind in kinds if len(kinds) <= 3 else (None,):
+            whose = kind if kind is not None else f"{len(kinds)} kinds"
+            write_text(to, f"{search.scope} scope of {whose}: {describe(search.scope, kind)}.", hang=2)
+        write_text(to, "In the small scope the engine carries out one case of each topology class.", indent=2)
+    if report.random_cases:
+        write_text(
+            to,
+            f"random: {count(report.random_cases, 'case')} of seed {search.seed} in {count(report.shards, 'shard')},"
+            f" {report.rate:,.0f} a second on one core, drawn, planned, judged and carried out",
+            hang=2,
+        )
+
+
+# ---- kind by kind
+
+
+def verdict_of(tally: Tally) -> str:
+    if tally.failed:
+        return "fail"
+    return "pass" if tally.cases else "not run"
+
+
+def spreads(tally: Tally) -> tuple[Spread, Spread, Spread]:
+    """Ranks, layers and blocks of the cases."""
+    return Spread.of(tally.ranks), Spread.of(tally.layers), Spread.of(tally.blocks)
+
+
+def _sized(report: Report, kind: str) -> Tally:
+    """The tally whose sizes are told: the random cases, which nobody enumerated, or the scope where there are none."""
+    random = report.random.get(kind)
+    return random if random is not None and random.cases else report.scope.get(kind, Tally())
+
+
+def _table(report: Report) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    table.add_column("kind", no_wrap=True)
+    for name in ("scope", "random", "refused", "rank pairs", "runs", "bytes", "ranks", "layers", "blocks"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for kind, tally in report.kinds.items():
+        scope, random = report.scope.get(kind, Tally()), report.random.get(kind, Tally())
+        table.add_row(
+            kind,
+            f"{scope.cases:,}",
+            f"{random.cases:,}",
+            f"{tally.refused:,}",
+            short(tally.pairs),
+            short(tally.runs),
+            in_bytes(tally.nbytes),
+            *map(str, spreads(_sized(report, kind))),
+            _verdict_text(tally),
+        )
+    return table
+
+
+def _verdict_text(tally: Tally) -> Text:
+    verdict = verdict_of(tally)
+    return Text("FAIL" if verdict == "fail" else verdict, style=STYLES[verdict])
+
+
+def _tell_kinds(to: Console, report: Report) -> None:
+    for kind, tally in report.kinds.items():
+        scope, random = report.scope.get(kind, Tally()), report.random.get(kind, Tally())
+        ranks, layers, blocks = spreads(_sized(report, kind))
+        to.print(Text(f"{kind}: ", style="bold") + _verdict_text(tally))
+        for line in (
+            f"{scope.cases:,} of the scope, {count(random.cases, 'random case')}, {tally.refused:,} rightly refused",
+            f"{count(tally.pairs, 'rank pair')}, {count(tally.runs, 'run')}, {in_bytes(tally.nbytes)} judged",
+            f"ranks {ranks}, layers {layers}, blocks {blocks} (least/median/most)",
+        ):
+            write_text(to, line, indent=2, hang=2)
+
+
+def _closing(report: Report) -> str:
+    parts = []
+    scope = sum(tally.cases for tally in report.scope.values())
+    if scope:
+        parts.append(f"{count(scope, 'case')} of the {report.search.scope} scope")
+    if report.random_cases:
+        parts.append(f"{count(report.random_cases, 'random case')} of seed {report.search.seed}")
+    what = f"{joined(parts) or 'no case'} in {in_seconds(report.seconds)}"
+    if report.verdict == "fail":
+        return f"fail: {count(len(report.findings), 'witness', 'witnesses')} in {what}"
+    if report.verdict == "not run":
+        return f"not run: {what}"
+    return f"pass: no violation in {what}"
+
+
+# ---- for programs
+
+
+def as_json(report: Report) -> dict[str, object]:
+    """The object that ``--json`` prints. Sizes are [least, median, most]."""
+    return {
+        "verdict": report.verdict,
+        "seed": report.search.seed,
+        "cases": report.cases,
+        "random_cases": report.random_cases,
+        "rate": round(report.rate, 1),
+        "seconds": round(report.seconds, 2),
+        "scope": {"bound": report.search.scope, "cases": sum(tally.cases for tally in report.scope.values())},
+        "kinds": {kind: _plain_tally(report, kind, tally) for kind, tally in report.kinds.items()},
+        "subjects": {},
+        "judged": list(report.judged.subjects),
+        "fault": report.judged.fault or None,
+        "witnesses": [str(finding.path) for finding in report.findings],
+        "notes": report.notes,
+    }
+
+
+def _plain_tally(report: Report, kind: str, tally: Tally) -> dict[str, object]:
+    sizes = zip(("ranks", "layers", "blocks"), spreads(_sized(report, kind)), strict=True)
+    return {
+        "verdict": verdict_of(tally),
+        "cases": tally.cases,
+        "refused": tally.refused,
+        "pairs": tally.pairs,
+        "runs": tally.runs,
+        "bytes": tally.nbytes,
+        "violations": tally.failed,
+        "violation_kinds": dict(tally.violations),
+        **{name: [spread.least, spread.median, spread.most] for name, spread in sizes},
+    }

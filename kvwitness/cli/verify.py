@@ -1,0 +1,126 @@
+"""``kvwitness verify``: the main job."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from click.core import ParameterSource
+
+from kvwitness.cli.deployment import run_deployment
+from kvwitness.cli.options import cores, read_seed, split_names
+from kvwitness.cli.output import console
+from kvwitness.cli.progress import watcher
+from kvwitness.cli.report import as_json, tell_report
+from kvwitness.cli.status import COULD_NOT_RUN, PASS, VIOLATIONS
+from kvwitness.deployment import Deployment, free_memory
+from kvwitness.errors import CannotRun
+from kvwitness.search import run_search
+from kvwitness.settings import SCOPES, Judged, Search
+from strategies.kinds import find_kind, kinds
+
+EXAMPLES = 4000
+OUT = "witnesses"
+
+OF_A_SEARCH = ("kind_names", "examples", "seconds", "scope", "seed", "jobs")
+OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "layout", "memory")
+
+
+@click.command("verify")
+@click.option("--kinds", "kind_names", metavar="NAMES", help="Cache kinds, by comma; default: all.")
+@click.option("--examples", type=int, help=f"Random cases; default: {EXAMPLES:,}, or as many as --time allows.")
+@click.option("--time", "seconds", type=float, metavar="SECONDS", help="Stop drawing random cases after this time.")
+@click.option(
+    "--scope", type=click.Choice(SCOPES), default="small", show_default=True, help="What is enumerated in full."
+)
+@click.option("--seed", default="0", show_default=True, help="The cases depend on it alone; 'random' chooses one.")
+@click.option(
+    "--subjects",
+    default="mapping",
+    show_default=True,
+    metavar="NAMES",
+    help="Who is judged, by comma; package.module:plan too.",
+)
+@click.option("--fault", default="", metavar="NAME", help="Plant a bug in every subject: it must be found.")
+@click.option("--engine", default="host", show_default=True, help="What moves the bytes.")
+@click.option("--device", default="cpu", show_default=True, help="Where the engine works.")
+@click.option(
+    "--padding",
+    type=click.Choice(["optional", "due"]),
+    default="optional",
+    show_default=True,
+    help="Whether rows past the prompt must arrive.",
+)
+@click.option("--jobs", type=int, help="Processes; default: all cores. They do not change which cases are judged.")
+@click.option("--out", default=OUT, show_default=True, metavar="DIR", help="Where witnesses are written.")
+@click.option("--json", "as_object", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option("--model", metavar="NAME|FILE", help="Judge one deployment of this model instead of random cases.")
+@click.option("--context", default="", metavar="SPLIT", help="How the sender is split: tp=4,pp=2,cp=1,dp=on.")
+@click.option("--generation", default="", metavar="SPLIT", help="How the receiver is split.")
+@click.option("--prompt", type=int, default=4096, show_default=True, help="Tokens of the deployment's request.")
+@click.option("--tokens-per-block", type=int, default=32, show_default=True, help="Tokens of a block.")
+@click.option("--memory", type=float, metavar="GIB", help="Bound for a deployment; default: half of what is free.")
+@click.option("--layout", default="hnd", show_default=True, help="hnd, nhd, or context=nhd,generation=hnd.")
+@click.pass_context
+def command(
+    here: click.Context,
+    kind_names: str | None,
+    examples: int | None,
+    seconds: float | None,
+    scope: str,
+    seed: str,
+    subjects: str,
+    fault: str,
+    engine: str,
+    device: str,
+    padding: str,
+    jobs: int | None,
+    out: str,
+    as_object: bool,
+    model: str | None,
+    context: str,
+    generation: str,
+    prompt: int,
+    tokens_per_block: int,
+    layout: str,
+    memory: float | None,
+) -> int:
+    """Judge where every byte goes: the small scope in full, then random cases.
+
+    Whatever fails is shrunk, written as a witness under --out, and printed with its argument and the
+    one line that replays it. With --model, one deployment is judged instead.
+    """
+    judged = Judged(split_names("--subjects", subjects), engine, device, fault, padding)
+    given = {name for name in here.params if here.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if model is not None:
+        _refuse(given, OF_A_SEARCH, "--model judges one deployment")
+        wanted = Deployment(model, context, generation, prompt, tokens_per_block, layout)
+        if memory is not None and not memory > 0:
+            raise CannotRun(f"--memory = {memory:g} is not possible: expected GiB above 0")
+        bound = free_memory() if memory is None else int(memory * 2**30)
+        return run_deployment(wanted, judged, out, as_object, bound)
+    _refuse(given, OF_A_DEPLOYMENT, "without --model there is no deployment")
+    if seconds is not None and not seconds > 0:
+        raise CannotRun(f"--time = {seconds:g} is not possible: expected seconds above 0")
+    names = split_names("--kinds", kind_names) if kind_names is not None else tuple(kind.name for kind in kinds())
+    search = Search(
+        tuple(find_kind(name).name for name in names),
+        scope,
+        EXAMPLES if examples is None and seconds is None else examples,
+        seconds,
+        read_seed(seed),
+        cores() if jobs is None else jobs,
+    )
+    report = run_search(judged, search, out, watcher())
+    if as_object:
+        print(json.dumps(as_json(report)))
+    else:
+        tell_report(console(), report)
+    return {"pass": PASS, "fail": VIOLATIONS, "not run": COULD_NOT_RUN}[report.verdict]
+
+
+def _refuse(given: set[str], names: tuple[str, ...], why: str) -> None:
+    spelled = {"kind_names": "kinds", "seconds": "time"}
+    for name in names:
+        if name in given:
+            raise CannotRun(f"--{spelled.get(name, name).replace('_', '-')} has no meaning here: {why}")

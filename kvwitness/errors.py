@@ -1,0 +1,24 @@
+"""What keeps a command from doing what it was asked: exit status 2, never a verdict."""
+
+from __future__ import annotations
+
+
+class CannotRun(Exception):
+    """A command could not run as asked. ``reason`` says why, and what would have been accepted."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Refused(CannotRun):
+    """The one deployment or file that was asked about is refused: ``code`` and the reason the subject gave."""
+
+    def __init__(self, subject: str, code: str, why: str) -> None:
+        self.subject = subject
+        self.code = code
+        self.why = why
+        super().__init__(f"{subject} refuses this transfer: {code}: {why}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.subject, self.code, self.why)

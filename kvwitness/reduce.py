@@ -1,0 +1,291 @@
+"""Making a failing case smaller without knowing how it was drawn: try simpler neighbours, keep what still fails.
+
+Hypothesis shrinks what it drew. This serves every other case (of the small scope, of one
+deployment, of a file) and goes on where the numbers that a case is drawn from allow no less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from oracle.model.axes import Axis
+from oracle.model.buffers import Buffer, LayerGroup, Model, Part
+from oracle.model.case import SIDES, Case, Request, SideState, Slots
+from oracle.model.errors import InvalidCase
+from oracle.model.instance import Instance
+from oracle.model.layers import LayerSet
+from oracle.model.sides import lay_out
+from oracle.model.topology import Topology
+
+SECONDS = 10.0
+
+
+def reduce_case(case: Case, still_fails: Callable[[Case], bool], *, seconds: float = SECONDS) -> Case:
+    """The smallest case that a greedy walk from ``case`` reaches in ``seconds``, each step one that ``still_fails``.
+
+    Explicit page tables, slots and lists are kept as they are, and with them everything that they name.
+    """
+    end = time.monotonic() + seconds
+    tried: set[Case] = {case}
+    moved = True
+    while moved:
+        moved = False
+        for step in STEPS:
+            for smaller in step(case):
+                if time.monotonic() > end:
+                    return case
+                if smaller in tried:
+                    continue
+                tried.add(smaller)
+                if _exists(smaller) and still_fails(smaller):
+                    case, moved = smaller, True
+                    break
+    return case
+
+
+def _exists(case: Case) -> bool:
+    try:
+        return all(lay_out(case, side) is not None for side in SIDES)
+    except InvalidCase:
+        return False
+
+
+def _made(build: Callable[[], Case]) -> Iterator[Case]:
+    """The case that ``build`` makes, or nothing where there is no such case."""
+    try:
+        yield build()
+    except InvalidCase:
+        return
+
+
+def _is_explicit(case: Case) -> bool:
+    return bool(case.tables or case.presented or any(case.side(side).page_tables for side in SIDES))
+
+
+def _halved(number: int, least: int) -> Iterator[int]:
+    """Smaller numbers, the smallest first."""
+    tried = {number}
+    for smaller in (least, number // 4, number // 2, number - 1):
+        if least <= smaller < number and smaller not in tried:
+            tried.add(smaller)
+            yield smaller
+
+
+def _fewer_requests(case: Case) -> Iterator[Case]:
+    if _is_explicit(case) or len(case.requests) == 1:
+        return
+    for kept in range(len(case.requests)):
+        yield from _made(lambda kept=kept: replace(case, requests=(case.requests[kept],)))
+    for left_out in range(len(case.requests) if len(case.requests) > 2 else 0):
+        rest = case.requests[:left_out] + case.requests[left_out + 1 :]
+        yield from _made(lambda rest=rest: replace(case, requests=rest))
+
+
+def _own_contents(case: Case) -> Iterator[Case]:
+    """Requests that share nothing, numbered in order."""
+    requests = tuple(replace(request, content=index) for index, request in enumerate(case.requests))
+    yield from _made(lambda: replace(case, requests=requests, contents=()))
+
+
+def _shorter_prompts(case: Case) -> Iterator[Case]:
+    if _is_explicit(case):
+        return
+    block = case.generation.tokens_per_block
+    for index, request in enumerate(case.requests):
+        lengths = {1, block, block + 1, request.prompt - block, request.prompt - 1, request.prompt // 2}
+        for prompt in sorted(length for length in lengths if 1 <= length < request.prompt):
+            yield from _made(lambda i=index, r=request, p=prompt: _with_request(case, i, _shortened(r, p)))
+
+
+def _shortened(request: Request, prompt: int) -> Request:
+    return replace(
+        request,
+        prompt=prompt,
+        cuts=tuple(cut for cut in request.cuts if cut < prompt),
+        context=SideState(min(request.context.cached, prompt)),
+        generation=SideState(min(request.generation.cached, prompt)),
+    )
+
+
+def _plainer_requests(case: Case) -> Iterator[Case]:
+    for index, request in enumerate(case.requests):
+        for fields in (
+            {"cuts": ()},
+            {"generation": SideState()},
+            {"context": SideState()},
+            {"context_dp": 0},
+            {"generation_dp": 0},
+        ):
+            plainer = replace(request, **fields)
+            if plainer != request:
+                yield from _made(lambda i=index, p=plainer: _with_request(case, i, p))
+
+
+def _with_request(case: Case, index: int, request: Request) -> Case:
+    return replace(case, requests=(*case.requests[:index], request, *case.requests[index + 1 :]))
+
+
+def _fewer_layers(case: Case) -> Iterator[Case]:
+    """The first layers alone; stages give up layers from the end."""
+    if _is_explicit(case) or case.model.draft:
+        return
+    for layers in _halved(case.model.layers, 1):
+        yield from _made(lambda n=layers: _with_layers(case, n))
+
+
+def _with_layers(case: Case, layers: int) -> Case:
+    groups = []
+    for group in case.model.groups:
+        buffers = tuple(
+            replace(buffer, layers=_below(buffer.layers, layers), alias=buffer.alias and _below(buffer.alias, layers))
+            for buffer in group.buffers
+            if any(layer < layers for layer in buffer.layers)
+        )
+        if buffers:
+            groups.append(replace(group, buffers=buffers))
+    model = Model(layers, tuple(groups))
+    names = {group.name for group in groups}
+    context, generation = (_with_stages(case.side(side), layers, names) for side in SIDES)
+    return replace(case, model=model, context=context, generation=generation)
+
+
+def _below(layers: LayerSet, end: int) -> LayerSet:
+    return LayerSet(tuple(layer for layer in layers if layer < end))
+
+
+def _with_stages(instance: Instance, layers: int, groups: set[str]) -> Instance:
+    left = layers
+    stages = []
+    for size in instance.topology.stages:
+        stages.append(min(size, left))
+        left -= stages[-1]
+    return replace(
+        instance,
+        topology=replace(instance.topology, stages=tuple(stages)),
+        layer_order=tuple(layer for layer in instance.layer_order if layer < layers),
+        packing=tuple((name, rule) for name, rule in instance.packing if name in groups),
+        reserve=tuple((name, tokens) for name, tokens in instance.reserve if name in groups),
+    )
+
+
+def _smaller_grids(case: Case) -> Iterator[Case]:
+    if _is_explicit(case):
+        return
+    for side in SIDES:
+        for topology in _simpler(case.side(side).topology):
+            yield from _made(lambda s=side, t=topology: replace(case, **{s: replace(case.side(s), topology=t)}))
+    both = [list(_simpler(case.side(side).topology)) for side in SIDES]
+    for context in both[0]:
+        for generation in both[1]:
+            yield from _made(
+                lambda c=context, g=generation: replace(
+                    case,
+                    context=replace(case.context, topology=c),
+                    generation=replace(case.generation, topology=g),
+                )
+            )
+
+
+def _simpler(topology: Topology) -> Iterator[Topology]:
+    stages = topology.stages
+    if len(stages) > 1:
+        yield replace(topology, stages=(sum(stages),))
+        for cut in range(len(stages) - 1):
+            yield replace(topology, stages=(*stages[:cut], stages[cut] + stages[cut + 1], *stages[cut + 2 :]))
+    for cp in _halved(topology.cp, 1):
+        yield replace(topology, cp=cp)
+    for tp in _halved(topology.tp, 1):
+        yield replace(topology, tp=tp)
+    if topology.attention_dp:
+        yield replace(topology, attention_dp=False)
+
+
+def _smaller_axes(case: Case) -> Iterator[Case]:
+    """Fewer heads and narrower elements; sectioned axes stay as they are."""
+    if _is_explicit(case):
+        return
+    names = {axis.name for group in case.model.groups for buffer in group.buffers for axis in _axes(buffer)}
+    for name in sorted(names - {"T"}):
+        largest = max(
+            axis.size
+            for group in case.model.groups
+            for buffer in group.buffers
+            for axis in _axes(buffer)
+            if axis.name == name
+        )
+        for size in _halved(largest, 1):
+            yield from _made(lambda n=name, s=size: replace(case, model=_with_axis(case.model, n, s)))
+    if any(part.bits > 8 for group in case.model.groups for buffer in group.buffers for part in buffer.parts):
+        plain = [replace(case.side(side), element_bits=()) for side in SIDES]
+        yield from _made(
+            lambda: replace(case, model=_map_parts(case.model, _bytes), context=plain[0], generation=plain[1])
+        )
+
+
+def _axes(buffer: Buffer) -> Iterator[Axis]:
+    for part in buffer.parts:
+        yield from part.axes
+
+
+def _bytes(part: Part) -> Part:
+    return replace(part, bits=min(part.bits, 8))
+
+
+def _with_axis(model: Model, name: str, size: int) -> Model:
+    def smaller(part: Part) -> Part:
+        axes = tuple(
+            replace(axis, size=size) if axis.name == name and axis.size > size and not axis.sections else axis
+            for axis in part.axes
+        )
+        return replace(part, axes=axes)
+
+    return _map_parts(model, smaller)
+
+
+def _map_parts(model: Model, change: Callable[[Part], Part]) -> Model:
+    groups: list[LayerGroup] = []
+    for group in model.groups:
+        buffers = tuple(replace(b, parts=tuple(change(part) for part in b.parts)) for b in group.buffers)
+        groups.append(replace(group, buffers=buffers))
+    return replace(model, groups=tuple(groups))
+
+
+def _smaller_blocks(case: Case) -> Iterator[Case]:
+    if _is_explicit(case):
+        return
+    least = min(case.context.tokens_per_block, case.generation.tokens_per_block)
+    for tokens in _halved(least, 1):
+        yield from _made(
+            lambda t=tokens: replace(
+                case,
+                context=replace(case.context, tokens_per_block=t),
+                generation=replace(case.generation, tokens_per_block=t),
+            )
+        )
+
+
+def _plainer_instances(case: Case) -> Iterator[Case]:
+    """Declared axis order, ascending layers, one packing, slots in order."""
+    for side in SIDES:
+        for fields in ({"layer_order": ()}, {"packing": ()}, {"element_bits": ()}, {"layout": ""}):
+            plainer = replace(case.side(side), **fields)
+            if plainer != case.side(side):
+                yield from _made(lambda s=side, p=plainer: replace(case, **{s: p}))
+    if case.slots != Slots() and not _is_explicit(case):
+        yield from _made(lambda: replace(case, slots=Slots()))
+
+
+STEPS: tuple[Callable[[Case], Iterator[Case]], ...] = (
+    _fewer_requests,
+    _smaller_grids,
+    _fewer_layers,
+    _shorter_prompts,
+    _own_contents,
+    _plainer_requests,
+    _plainer_instances,
+    _smaller_blocks,
+    _smaller_axes,
+)
+"""What is tried, what weighs most first."""

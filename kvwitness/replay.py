@@ -1,0 +1,107 @@
+"""Running a witness again: does it still fail?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from kvwitness.search import argument_of
+from kvwitness.settings import Judged
+from kvwitness.trial import Failure, Judgement, Trial
+from kvwitness.witness import Meta, Witness
+from oracle.model.case import Case
+from oracle.model.writes import Refusal
+from oracle.truth.elements import truth_of
+
+
+class Answer(Enum):
+    """What a replay says, with the exit status of the command."""
+
+    FIXED = 0
+    FAILS = 1
+    CANNOT_TELL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The answer, one sentence that says it, and the lines behind it. ``unpinned`` is said whatever the answer."""
+
+    answer: Answer
+    sentence: str
+    lines: tuple[str, ...] = ()
+    judgement: Judgement | None = None
+    unpinned: tuple[str, ...] = ()
+
+
+def replay(
+    witness: Witness,
+    *,
+    subjects: Sequence[str] = (),
+    fault: str | None = None,
+    engine: str = "",
+    device: str = "",
+    padding: str = "",
+) -> Replay:
+    """Judge the case of ``witness`` again, as it was judged when it was found unless the arguments say otherwise.
+
+    Raises ``CannotRun`` where a subject, a fault or an engine does not exist here.
+    """
+    meta = witness.meta or Meta()
+    judged = _asked(meta.judged, subjects, fault, engine, device, padding)
+    trial = Trial(judged)
+    unpinned = tuple(witness.unpinned())
+    judgement = trial(witness.case)
+    base = trial.without_fault(witness.case) if judged.fault else judgement
+    if judgement.failure is None and base.failure is not None:
+        sentence = f"fails without the planted fault {judged.fault!r}, which proves nothing here: {base.failure}"
+        return Replay(Answer.FAILS, sentence, argument_of(base), base, unpinned)
+    if judgement.failure is not None:
+        sentence = f"still fails: {judgement.failure}" if meta.kinds else f"fails: {judgement.failure}"
+        return Replay(
+            Answer.FAILS, sentence + _otherwise(meta, judgement.failure), argument_of(judgement), judgement, unpinned
+        )
+    refusals = [(name, refusal) for name, verdict in judgement.result.verdicts.items() for refusal in verdict.refusals]
+    if refusals and not _must_refuse(witness.case):
+        lines = tuple(
+            f"{name} refuses {_whose(refusal)}: {refusal.code}: {refusal.reason}" for name, refusal in refusals
+        )
+        return Replay(Answer.CANNOT_TELL, "cannot tell: refused", lines, judgement, unpinned)
+    if meta.test and not meta.kinds:
+        sentence = f"cannot tell: a test failed on this case, and the judge finds nothing; run {meta.test}"
+        return Replay(Answer.CANNOT_TELL, sentence, (), judgement, unpinned)
+    lines = tuple(f"{name}: {_passed(judgement, name)}" for name in judgement.result.verdicts)
+    return Replay(Answer.FIXED, "fixed: it passes" if meta.kinds else "passes", lines, judgement, unpinned)
+
+
+def _asked(
+    judged: Judged, subjects: Sequence[str], fault: str | None, engine: str, device: str, padding: str
+) -> Judged:
+    given = {"engine": engine, "device": device, "padding": padding, "subjects": tuple(subjects)}
+    changed = {name: value for name, value in given.items() if value}
+    if fault is not None:
+        changed["fault"] = fault
+    return replace(judged, **changed)
+
+
+def _otherwise(meta: Meta, failure: Failure) -> str:
+    if not meta.kinds or set(meta.kinds) & set(failure.kinds):
+        return ""
+    return f" (it was found as {', '.join(meta.kinds)})"
+
+
+def _whose(refusal: Refusal) -> str:
+    return "the instances" if refusal.request is None else f"request {refusal.request}"
+
+
+def _must_refuse(case: Case) -> bool:
+    """Whether a refusal is the only right answer, so that giving it is a fix."""
+    truth = truth_of(case)
+    return bool(truth.unserved or truth.lost)
+
+
+def _passed(judgement: Judgement, name: str) -> str:
+    verdict = judgement.result.verdicts[name]
+    if verdict.refusals:
+        return f"rightly refused: {'; '.join(map(str, verdict.refusals))}"
+    return f"{verdict.nbytes:,} bytes in {verdict.runs:,} runs over {verdict.pairs:,} rank pairs, each in its place"

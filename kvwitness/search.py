@@ -1,0 +1,229 @@
+"""The main job: the small scope in full, then random cases; what fails becomes a witness."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from kvwitness.errors import CannotRun
+from kvwitness.settings import Judged, Search
+from kvwitness.shards import PIECE, RANDOM, Part
+from kvwitness.tally import Tallies, Tally, merge_tallies
+from kvwitness.trial import CRASH, Failure, Judgement, Trial
+from kvwitness.witness import check_writable, save
+from kvwitness.workers import Task, Workers
+from oracle.model.case import Case
+from oracle.model.codec import decode
+from oracle.truth.explain import explain
+from strategies.scope import small_scope
+
+
+class Watcher(Protocol):
+    """Who is told how far a search has come."""
+
+    def begin(self, what: str, total: float | None, unit: str) -> None:
+        """A stage begins: ``total`` in ``unit`` (cases or seconds), None if nobody knows."""
+        ...
+
+    def advance(self, done: float, cases: int) -> None:
+        """``done`` in the unit of the stage, and the cases judged in it so far."""
+        ...
+
+    def end(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One failure: the shrunk case, its witness file, and why it fails."""
+
+    case: Case
+    failure: Failure
+    path: Path
+    argument: tuple[str, ...]
+    where: str
+    """which part of the search found it"""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a search did. ``scope`` and ``random`` are tallies by kind; ``seconds`` the whole run's duration.
+
+    ``core_seconds`` were spent on random cases, over all processes; ``notes`` say what was left out and why.
+    """
+
+    judged: Judged
+    search: Search
+    scope: Tallies = field(default_factory=dict)
+    random: Tallies = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    core_seconds: float = 0.0
+    shards: int = 0
+
+    @property
+    def kinds(self) -> Tallies:
+        """Both parts together."""
+        together: Tallies = {kind: Tally() for kind in self.search.kinds}
+        merge_tallies(together, self.scope)
+        merge_tallies(together, self.random)
+        return together
+
+    @property
+    def cases(self) -> int:
+        return sum(tally.cases for tally in self.kinds.values())
+
+    @property
+    def random_cases(self) -> int:
+        return sum(tally.cases for tally in self.random.values())
+
+    @property
+    def rate(self) -> float:
+        """Random cases a second on one core, refused ones left out of both sides of the fraction."""
+        served = sum(tally.cases - tally.refused for tally in self.random.values())
+        return served / self.core_seconds if self.core_seconds else 0.0
+
+    @property
+    def verdict(self) -> str:
+        if self.findings:
+            return "fail"
+        return "pass" if self.cases else "not run"
+
+
+def argument_of(judgement: Judgement) -> tuple[str, ...]:
+    """The lines that explain a failure: the first violation of its main kind, or what was raised."""
+    failure, verdict = judgement.failure, judgement.verdict
+    assert failure is not None and verdict is not None
+    if failure.main_kind == CRASH:
+        return (f"{failure.subject} {verdict.reason}",)
+    for violation in verdict.violations:
+        if violation.kind.value == failure.main_kind:
+            return tuple(explain(judgement.case, violation).splitlines())
+    return tuple(explain(judgement.case, verdict).splitlines())
+
+
+def save_failure(
+    judgement: Judgement, trial: Trial, out: str, *, seed: int | None = None
+) -> tuple[Path, tuple[str, ...]]:
+    """Write the witness of a failing case; its path and its argument."""
+    failure, judged = judgement.failure, trial.judged
+    assert failure is not None
+    argument = argument_of(judgement)
+    path = save(
+        judgement.case,
+        out,
+        subject=trial.asked[failure.subject],
+        property=failure.kinds,
+        fault=judged.fault,
+        argument=argument,
+        stage=failure.stage,
+        engine=judged.engine,
+        device=judged.device,
+        padding=judged.padding,
+        seed=seed,
+    )
+    return path, argument
+
+
+def run_search(judged: Judged, search: Search, out: str, watcher: Watcher) -> Report:
+    """Run a whole search. Raises ``CannotRun`` before anything is judged where it cannot run as asked."""
+    started = time.monotonic()
+    if search.scope == "none" and search.examples is None and search.seconds is None:
+        raise CannotRun("nothing to do: --scope none without random cases; expected --examples or --time")
+    check_writable(out)
+    trial = Trial(judged)
+    report = Report(judged, search)
+    groups = [*(search.kinds if search.scope != "none" else ()), RANDOM]
+    with Workers(judged, search, groups) as workers:
+        if search.scope != "none":
+            for kind in search.kinds:
+                _run_scope(kind, workers, report, trial, out, watcher)
+        if report.findings:
+            report.notes.append("random cases were not drawn: the small scope failed")
+        else:
+            _run_random(workers, report, trial, out, watcher)
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def _run_scope(kind: str, workers: Workers, report: Report, trial: Trial, out: str, watcher: Watcher) -> None:
+    cases = sum(1 for _ in small_scope(kind, report.search.scope))
+    watcher.begin(f"{report.search.scope} scope of {kind}", cases, "cases")
+    parts = []
+    done = 0
+    for part in workers.run(Task(kind, number) for number in range(-(-cases // PIECE))):
+        parts.append(part)
+        done += _cases(part)
+        watcher.advance(done, done)
+    watcher.end()
+    _gather(parts, report.scope, report, trial, out)
+
+
+def _run_random(workers: Workers, report: Report, trial: Trial, out: str, watcher: Watcher) -> None:
+    search = report.search
+    until = None if search.seconds is None else time.time() + search.seconds
+    if search.examples is not None:
+        watcher.begin("random cases", search.examples, "cases")
+    else:
+        watcher.begin("random cases", search.seconds, "seconds")
+    began = time.time()
+    parts = []
+    done = 0
+    for part in workers.run(_shards(search, until)):
+        parts.append(part)
+        done += _cases(part)
+        watcher.advance(done if search.examples is not None else time.time() - began, done)
+    watcher.end()
+    kept = _gather(parts, report.random, report, trial, out)
+    report.core_seconds = sum(part.seconds for part in kept)
+    report.shards = len(kept)
+    if search.seconds is not None:
+        ended = (
+            "the time ran out"
+            if any(not part.complete for part in kept) or search.examples is None
+            else "all were drawn"
+        )
+        report.notes.append(f"--time {search.seconds:g}: {ended}; how many cases a seed gives depends on the machine")
+
+
+def _shards(search: Search, until: float | None) -> Iterator[Task]:
+    number = 0
+    while (search.shards() is None or number < search.shards()) and (until is None or time.time() < until):
+        yield Task(RANDOM, number, until)
+        number += 1
+
+
+def _cases(part: Part) -> int:
+    return sum(tally.cases for tally in part.tallies.values())
+
+
+def _gather(parts: list[Part], into: Tallies, report: Report, trial: Trial, out: str) -> list[Part]:
+    """Merge the parts up to the first that failed, and keep its failure; later ones ran because a process was free."""
+    failed = min((part.number for part in parts if part.failure is not None), default=None)
+    kept = sorted((part for part in parts if failed is None or part.number <= failed), key=lambda part: part.number)
+    for part in kept:
+        merge_tallies(into, part.tallies)
+    if failed is not None:
+        report.findings.append(_finding(kept[-1], report, trial, out))
+    return kept
+
+
+def _finding(part: Part, report: Report, trial: Trial, out: str) -> Finding:
+    case = decode(part.found)
+    judgement = trial(case)
+    if judgement.failure is None:
+        raise CannotRun(
+            f"{part.failure} was found in {_where(part, report)}, but not again in this process: the subject is not"
+            f" deterministic. The case: {part.found}"
+        )
+    path, argument = save_failure(judgement, trial, out, seed=report.search.seed if part.group == RANDOM else None)
+    return Finding(case, judgement.failure, path, argument, _where(part, report))
+
+
+def _where(part: Part, report: Report) -> str:
+    if part.group == RANDOM:
+        return f"shard {part.number} of seed {report.search.seed}"
+    return f"the {report.search.scope} scope of {part.group}"
