@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import product
+from itertools import groupby, product
 
 import numpy as np
 
@@ -288,11 +288,61 @@ def right_rows(case: Case, reference: Reference, *, optional: bool = True) -> li
 
 
 def plan_of(rows: list[list[int]], reference: Reference) -> Writes:
-    """``rows`` as a plan that names the right pairs, one run a row, rows of one rank and pool pair together."""
-    together: dict[tuple[int, ...], list[list[int]]] = {}
-    for row in rows:
-        together.setdefault(tuple(row[:7]), []).append(row[7:])
+    """``rows`` in their order as a plan that names the right pairs, one run a row."""
     zero = np.zeros(1, dtype=np.int64)
-    segments = tuple(Segment(*key, zero, zero, np.array(runs, dtype=np.int64)) for key, runs in together.items())
+    segments = tuple(
+        Segment(*key, zero, zero, np.array([row[7:] for row in run], dtype=np.int64))
+        for key, run in groupby(rows, key=lambda row: row[:7])
+    )
     pairs = tuple(Pair(request, *pair) for request, found in reference.pairs.items() for pair in sorted(found))
     return Writes(pairs, segments)
+
+
+def room(case: Case, side: str, rank: int, pool: int, offset: int) -> int:
+    """Bytes from a place to the end of its slot; 0 where there is no such place."""
+    tables = lay_out(case, side).tables
+    if not (0 <= rank < len(tables) and 0 <= pool < len(tables[rank].pools)):
+        return 0
+    what = tables[rank].pools[pool]
+    if offset < 0 or offset >= tables[rank].pool_extent(pool):
+        return 0
+    within = offset % what.layer_stride if what.layer_stride else offset
+    if within >= what.count * what.slot_stride:
+        return 0
+    return max(0, what.slot_bytes - within % what.slot_stride)
+
+
+def judged(case: Case, reference: Reference, rows: list[list[int]]) -> dict[str, int]:
+    """Bytes by kind of violation of a plan of ``rows`` that names the right pairs, one byte after another."""
+    counts: dict[str, int] = {}
+    written: set[Address] = set()
+
+    def count(kind: str, nbytes: int = 1) -> None:
+        if nbytes:
+            counts[kind] = counts.get(kind, 0) + nbytes
+
+    for request, _, _, source, destination, source_pool, pool, start, end, nbytes in rows:
+        if (source, destination) not in reference.pairs[request]:
+            count("unpaired sender", nbytes)
+        inside = min(
+            nbytes,
+            room(case, "context", source, source_pool, start),
+            room(case, "generation", destination, pool, end),
+        )
+        count("out of bounds", nbytes - inside)
+        for byte in range(inside):
+            origin, place = (source, source_pool, start + byte), (destination, pool, end + byte)
+            if origin not in reference.source:
+                count("stale source")
+            wanted = reference.wanted.get(place)
+            if wanted is None:
+                count("stray")
+            elif place in written:
+                count("duplicate")
+            elif reference.source.get(origin) != wanted.identity:
+                count("wrong element")
+            elif wanted.sender != source:
+                count("not elected")
+            written.add(place)
+    count("missing", sum(want.required and place not in written for place, want in reference.wanted.items()))
+    return counts
