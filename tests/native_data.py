@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ def _freeze(data: Any) -> Any:
     return tuple(_freeze(item) for item in data) if isinstance(data, list) else data
 
 
+# Scenarios are plain dictionaries, shared and kept: their ids stay theirs as long as they are kept here too.
 _CASES: dict[int, tuple[Scenario, Case, Facts]] = {}
 
 
@@ -45,19 +45,15 @@ def moved_bytes(writes: Writes) -> np.ndarray:
     return rows[np.lexsort(rows.T[::-1])]
 
 
-@lru_cache(maxsize=1024)
-def _recorded_bytes(key: int) -> np.ndarray:
-    scenario, result = _RESULTS[key]
-    return moved_bytes(writes_of(scenario, result, case_and_facts(scenario)[0]))
-
-
-_RESULTS: dict[int, tuple[Scenario, Scenario]] = {}
+_RECORDED: dict[int, tuple[Scenario, np.ndarray]] = {}
 
 
 def recorded_bytes(scenario: Scenario, result: Scenario) -> np.ndarray:
-    """:func:`moved_bytes` of a recorded result."""
-    _RESULTS[id(result)] = scenario, result
-    return _recorded_bytes(id(result))
+    """:func:`moved_bytes` of a recorded result, found once."""
+    if id(result) not in _RECORDED:
+        case, _ = case_and_facts(scenario)
+        _RECORDED[id(result)] = result, moved_bytes(writes_of(scenario, result, case))
+    return _RECORDED[id(result)][1]
 
 
 def cut_as_recorded(scenario: Scenario, case: Case, plan: Writes) -> Writes:

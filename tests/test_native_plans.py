@@ -31,8 +31,7 @@ def recorded_file(config: pytest.Config) -> Path:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "recorded" not in metafunc.fixturenames:
-        return
+    """``recorded``: every result under each generation that gave it; ``plan``: the plans among them to be replayed."""
     rows = [
         pytest.param((scenario, result, generation), id=f"{scenario['id']}-{generation}")
         for scenario in scenarios(recorded_file(metafunc.config))
@@ -40,31 +39,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for generation in result["generations"]
         if generation in SETTINGS or len(result["generations"]) == 1
     ]
-    metafunc.parametrize("recorded", rows)
+    if "recorded" in metafunc.fixturenames:
+        metafunc.parametrize("recorded", rows)
+    if "plan" in metafunc.fixturenames:
+        metafunc.parametrize("plan", [row for row in rows if is_replayed_plan(*row.values[0])])
 
 
-def subject_options(generation: str) -> str:
-    """Options of the subject that stands for ``generation``; skips where none does."""
+def is_replayed_plan(scenario: Scenario, result: Scenario, generation: str) -> bool:
+    return generation in SETTINGS and result["status"] == "ok"
+
+
+def test_the_recorded_result_is_planned(recorded: tuple[Scenario, Scenario, str]) -> None:
+    scenario, result, generation = recorded
     if generation not in SETTINGS:
         pytest.skip(f"only the generation {generation} gave this result, and no setting of the subject stands for it")
-    return SETTINGS[generation]
+    assert not disagreements(scenario, result, make(SETTINGS[generation]))
 
 
-def test_the_recorded_plan_is_planned(recorded: tuple[Scenario, Scenario, str]) -> None:
-    scenario, result, generation = recorded
-    subject = make(subject_options(generation))
-    assert not disagreements(scenario, result, subject)
-
-
-def test_the_judge_finds_what_was_recorded(recorded: tuple[Scenario, Scenario, str]) -> None:
-    scenario, result, generation = recorded
-    subject = make(subject_options(generation))
-    if result["status"] != "ok":
-        return
+def test_the_judge_finds_in_the_plan_what_was_recorded(plan: tuple[Scenario, Scenario, str]) -> None:
+    scenario, result, generation = plan
     case, facts = case_and_facts(scenario)
-    plan = subject.plan(case, facts)
-    assert isinstance(plan, Writes)
-    counts = judge(case, cut_as_recorded(scenario, case, plan), padding="due", election="own").counts
+    writes = make(SETTINGS[generation]).plan(case, facts)
+    assert isinstance(writes, Writes)
+    counts = judge(case, cut_as_recorded(scenario, case, writes), padding="due", election="own").counts
     found = {name: counts.get(kind, 0) for name, kind in JUDGED.items()}
     assert found == {name: result["check"][name] for name in JUDGED}
 

@@ -214,7 +214,7 @@ def test_views_with_unequal_buffers_a_layer_are_refused_where_heads_are_cut() ->
     two = View(0, 0, "indexed", True, roles, ((0, 0, 8, "key"), (8, 0, 8, "value")), ("none", ()))
     one = View(0, 0, "indexed", True, roles, ((0, 0, 8, "key"),), ("none", ()))
     with pytest.raises(Refused) as refusal:
-        mappers.view_runs(Mapped(two, one, (0,)), own, peer)
+        mappers.uncut_runs(Mapped(two, one, (0,)), own, peer)
     assert refusal.value.code == "buffer_counts_differ"
 
 

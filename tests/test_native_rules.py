@@ -247,7 +247,7 @@ def arrivals(heads: int, context: int, generation: int, dp: int = 0) -> dict[int
             if target - dp * generation not in found or not election.sends_heads(sender, receiver):
                 continue
             match = election.heads_match(sender.attention, receiver.attention)
-            source, place = (0, 0) if match else mappers.head_offsets(sender, receiver, 1)
+            source, place = (0, 0) if match else mappers.head_offsets(sender, receiver)
             first = rank * heads // context
             found[target - dp * generation] += [(place + n, first + source + n) for n in range(min(own, peer))]
     return found

@@ -40,23 +40,22 @@ def wins_rotated(own: Any, peer: Any, candidates: int) -> bool:
     return candidates <= 1 or (own.tensor_rank + 1) % candidates == peer.dp % candidates
 
 
-def head_offset_by_rank(own: Any, peer: Any, unit: int) -> tuple[int, int]:
+def head_offset_by_rank(own: Any, peer: Any) -> tuple[int, int]:
     """The early formula, which is the same only where no head is duplicated."""
     mine, theirs = own.shape.group_size, peer.shape.group_size
-    cut = min(own.attention.heads, peer.attention.heads) * unit
+    cut = min(own.attention.heads, peer.attention.heads)
     if mine < theirs:
         return peer.rank.tp % (theirs // mine) * cut, 0
     return (0, own.rank.tp % (mine // theirs) * cut) if mine > theirs else (0, 0)
 
 
-def sections_without_prefix_at_the_peer(sizes: Any, others: Any, source: int, destination: int) -> Any:
-    offsets, _, nbytes = mappers_sectioned(sizes, others, source, destination)
-    return offsets, [destination * size for size in nbytes], nbytes
+def sections_without_prefix_at_the_peer(sizes: Any, others: Any) -> Any:
+    offsets, _, nbytes = mappers_sectioned(sizes, others)
+    return offsets, [0] * len(offsets), nbytes
 
 
-def sections_cut_as_one(sizes: Any, others: Any, source: int, destination: int) -> Any:
-    nbytes = min(sum(sizes), sum(others))
-    return [source * nbytes], [destination * nbytes], [nbytes]
+def sections_cut_as_one(sizes: Any, others: Any) -> Any:
+    return [0], [0], [min(sum(sizes), sum(others))]
 
 
 def stages_that_touch(own: Any, stage: int, peer: Any) -> list[int]:
@@ -119,7 +118,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "heads: never cut": (mappers, "heads_match", lambda own, peer: True),
     "head offset: by rank": (mappers, "head_offsets", head_offset_by_rank),
-    "head offset: none": (mappers, "head_offsets", lambda own, peer, unit: (0, 0)),
+    "head offset: none": (mappers, "head_offsets", lambda own, peer: (0, 0)),
     "token-major heads: as head-major": (mappers, "token_major", head_major_always),
     "sections: no prefix at the peer": (mappers, "sectioned", sections_without_prefix_at_the_peer),
     "sections: cut as one": (mappers, "sectioned", sections_cut_as_one),

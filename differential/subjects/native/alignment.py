@@ -11,6 +11,7 @@ from differential.subjects.native.refusals import Refused
 
 Slots = tuple[np.ndarray, np.ndarray]
 """Source and destination slots (int64), pairwise."""
+SHORT = 64
 NOTHING = np.zeros(0, dtype=np.int64)
 Stride = tuple[int, int] | None
 """(rank, size) of a context-parallel receiver of a whole sender; ``None`` without Helix."""
@@ -61,8 +62,10 @@ def align_tables(source: BlockTable, destination: BlockTable, piece: Piece, stri
     wanted = _listed(destination, piece.destination_blocks)
     if len(offered) != len(wanted):
         raise Refused("list_lengths_differ", f"the source lists {len(offered)} blocks, the destination {len(wanted)}")
+    if _is_full(offered) and _is_full(wanted):
+        return offered, wanted
     both = (offered >= 0) & (wanted >= 0)
-    return (offered, wanted) if both.all() else (offered[both], wanted[both])
+    return offered[both], wanted[both]
 
 
 def align_suffixes(source: BlockTable, destination: BlockTable, piece: Piece, stride: Stride) -> Slots:
@@ -109,6 +112,11 @@ def _listed(table: BlockTable, blocks: int) -> np.ndarray:
     if len(table.slots) >= count:
         return table.slots[:count]
     return np.concatenate((table.slots, np.full(count - len(table.slots), -1, dtype=np.int64)))
+
+
+def _is_full(slots: np.ndarray) -> bool:
+    """Whether there is no hole; a reduction costs more than a loop over a short list."""
+    return min(slots.tolist(), default=0) >= 0 if len(slots) < SHORT else bool((slots >= 0).all())
 
 
 def _compact(slots: np.ndarray) -> np.ndarray:

@@ -50,9 +50,9 @@ class Link:
         )
         self._pairs: dict[tuple[int, int], tuple[tuple[int, int, str], ...]] = {}
         self._parts: dict[tuple[int, int], tuple[Part, ...]] = {}
-        self._checked: set[tuple[object, ...]] = set()
-        self._mapped: dict[tuple[int, int], tuple[Mapped, ...]] = {}
-        self._runs: dict[tuple[Mapped, object], np.ndarray] = {}
+        self._mapped: dict[tuple[object, ...], tuple[Mapped, ...]] = {}
+        self._uncut: dict[Mapped, mappers.Uncut] = {}
+        self._runs: dict[tuple[Mapped, mappers.Cut], np.ndarray] = {}
 
     @property
     def helix(self) -> bool:
@@ -87,17 +87,14 @@ class Link:
         return self._parts[key]
 
     def _build(self, own: RankInfo, peer: RankInfo) -> tuple[Part, ...]:
-        tables = id(own.table), id(peer.table)
-        registered = (*tables, own.attention, peer.attention)
-        if registered not in self._checked:
+        registered = id(own.table), id(peer.table), own.attention, peer.attention
+        if registered not in self._mapped:
             compatibility.check_peers(own, peer, self.settings)
             election.duplication(own, peer)
-            self._checked.add(registered)
-        if tables not in self._mapped:
-            self._mapped[tables] = pairing.match_views(own.table, peer.table)
+            self._mapped[registered] = pairing.match_views(own.table, peer.table)
         found: dict[tuple[int, int, int, int], list[np.ndarray]] = {}
         heads = whole = None
-        for mapped in self._mapped[tables]:
+        for mapped in self._mapped[registered]:
             view = mapped.own
             if not view.paged:
                 sends = election.sends_state(own, peer, view.mapper)
@@ -121,11 +118,13 @@ class Link:
 
     def _view_runs(self, mapped: Mapped, own: RankInfo, peer: RankInfo) -> np.ndarray:
         """Runs of one view, found once for all rank pairs that cut it alike."""
-        variant = mappers.variant(mapped, own, peer)
-        runs = self._runs.get((mapped, variant))
+        cut = mappers.cut_of(mapped, own, peer)
+        runs = self._runs.get((mapped, cut))
         if runs is None:
-            runs = mappers.view_runs(mapped, own, peer)
-            self._runs[mapped, variant] = runs
+            uncut = self._uncut.get(mapped)
+            if uncut is None:
+                uncut = self._uncut[mapped] = mappers.uncut_runs(mapped, own, peer)
+            runs = self._runs[mapped, cut] = mappers.cut_runs(uncut, cut)
         return runs
 
 

@@ -5,6 +5,8 @@ Each gives runs (int64, n x 3): source offset, destination offset, bytes, all fr
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from differential.subjects.native.election import heads_match
@@ -14,39 +16,52 @@ from differential.subjects.native.refusals import Refused
 
 Spread = tuple[list[int], list[int], list[int]]
 """Source offsets, destination offsets and bytes inside one layer's region."""
+Cut = tuple[int, int]
+"""(source, destination) where the shared part starts: in heads of a paged view, in shares of a state view."""
+Uncut = tuple[int, np.ndarray]
+"""Bytes of one head (0: shares count by the run's bytes), and the runs of a peer that starts at the first one."""
+SMALL = 32
+"""Runs below which a loop is faster than array arithmetic."""
 
 
-def view_runs(mapped: Mapped, own: RankInfo, peer: RankInfo) -> np.ndarray:
-    """Runs of a view that is sent."""
-    return paged_runs(mapped, own, peer) if mapped.own.paged else state_runs(mapped, own, peer)
+def uncut_runs(mapped: Mapped, own: RankInfo, peer: RankInfo) -> Uncut:
+    """What all rank pairs of one pair of page tables share of a view that is sent."""
+    return paged_runs(mapped, own, peer) if mapped.own.paged else (0, state_runs(mapped, own, peer))
 
 
-def variant(mapped: Mapped, own: RankInfo, peer: RankInfo) -> tuple[int, int]:
-    """What the runs of a view depend on besides the two page tables and attention records: where the cut is."""
+def cut_of(mapped: Mapped, own: RankInfo, peer: RankInfo) -> Cut:
+    """Where the part that two ranks share starts on either side."""
     if mapped.own.mapper == "replicated":
         return 0, 0
     if not mapped.own.paged:
         return state_offsets(own, peer) if own.state_grid[0] != peer.state_grid[0] else (0, 0)
     assert own.attention is not None and peer.attention is not None
-    return (0, 0) if heads_match(own.attention, peer.attention) else head_offsets(own, peer, 1)
+    return (0, 0) if heads_match(own.attention, peer.attention) else head_offsets(own, peer)
 
 
-def paged_runs(mapped: Mapped, own: RankInfo, peer: RankInfo) -> np.ndarray:
-    """Runs of a paged view."""
+def cut_runs(uncut: Uncut, cut: Cut) -> np.ndarray:
+    """``uncut`` runs moved to where the shared part starts."""
+    unit, runs = uncut
+    if cut == (0, 0):
+        return runs
+    if unit:
+        return runs + np.array((cut[0] * unit, cut[1] * unit, 0))
+    return runs + runs[:, 2:] * np.array((*cut, 0))
+
+
+def paged_runs(mapped: Mapped, own: RankInfo, peer: RankInfo) -> Uncut:
+    """Bytes of a head, and the runs of a paged view."""
     assert own.attention is not None and peer.attention is not None
     if mapped.own.mapper == "replicated" or heads_match(own.attention, peer.attention):
-        return whole_regions(mapped)
-    head_unit = head_bytes(mapped, own, peer)
+        return 0, whole_regions(mapped)
+    unit = head_bytes(mapped, own, peer)
     if mapped.own.mapper == "nhd":
-        unit, spread = token_major(mapped, own, peer, head_unit)
+        unit, spread = token_major(mapped, own, peer, unit)
     else:
-        unit, spread = head_unit, head_major(mapped, own, peer, head_unit)
-    return _over_layers(
-        [mapped.own.starts[layer] for layer in mapped.layers],
-        [mapped.peer.starts[layer] for layer in mapped.layers],
-        spread,
-        head_offsets(own, peer, unit),
-    )
+        spread = head_major(mapped, own, peer, unit)
+    sources = [mapped.own.starts[layer] for layer in mapped.layers]
+    destinations = [mapped.peer.starts[layer] for layer in mapped.layers]
+    return unit, _over_layers(sources, destinations, spread)
 
 
 def whole_regions(mapped: Mapped) -> np.ndarray:
@@ -94,15 +109,15 @@ def head_bytes(mapped: Mapped, own: RankInfo, peer: RankInfo) -> int:
     return unit
 
 
-def head_offsets(own: RankInfo, peer: RankInfo, unit: int) -> tuple[int, int]:
-    """(source, destination) offset of the first head to send, ``unit`` bytes a head; tensor ranks are absolute."""
+def head_offsets(own: RankInfo, peer: RankInfo) -> Cut:
+    """First head to send, in each side's own heads; tensor ranks are absolute."""
     assert own.attention is not None and peer.attention is not None
     mine, theirs = own.shape.group_size, peer.shape.group_size
     heads, peer_heads = own.attention.heads, peer.attention.heads
     if mine < theirs:
-        return (peer.rank.tp * heads * mine // theirs % heads) * unit, 0
+        return peer.rank.tp * heads * mine // theirs % heads, 0
     if mine > theirs:
-        return 0, (own.rank.tp * peer_heads * theirs // mine % peer_heads) * unit
+        return 0, own.rank.tp * peer_heads * theirs // mine % peer_heads
     return 0, 0
 
 
@@ -135,22 +150,19 @@ def token_major(mapped: Mapped, own: RankInfo, peer: RankInfo, unit: int) -> tup
 
 
 def state_runs(mapped: Mapped, own: RankInfo, peer: RankInfo) -> np.ndarray:
-    """Runs of a state view."""
+    """Runs of a state view, for the first share of the coarser side."""
     sources = _slice(mapped.own.pointers, mapped.own.starts, mapped.layers)
     destinations = _slice(mapped.peer.pointers, mapped.peer.starts, mapped.layers)
     if len(sources) != len(destinations):
         lengths = f"{len(sources)} and {len(destinations)} layers after the first shared one"
         raise Refused("crash: state pointers of unequal length", f"{mapped.own} has {lengths}")
-    (size, _), (peer_size, _) = own.state_grid, peer.state_grid
-    if mapped.own.mapper == "replicated" or size == peer_size:
-        return _over_layers(sources, destinations, ([0], [0], [_equal_bytes(mapped)]), (0, 0))
-    source, destination = state_offsets(own, peer)
-    if mapped.own.mapper == "sectioned":
-        spread = sectioned(mapped.own.geometry[1], mapped.peer.geometry[1], source, destination)
+    if mapped.own.mapper == "replicated" or own.state_grid[0] == peer.state_grid[0]:
+        spread = [0], [0], [_equal_bytes(mapped)]
+    elif mapped.own.mapper == "sectioned":
+        spread = sectioned(mapped.own.geometry[1], mapped.peer.geometry[1])
     else:
-        nbytes = min(mapped.own.layer_bytes, mapped.peer.layer_bytes)
-        spread = [source * nbytes], [destination * nbytes], [nbytes]
-    return _over_layers(sources, destinations, spread, (0, 0))
+        spread = [0], [0], [min(mapped.own.layer_bytes, mapped.peer.layer_bytes)]
+    return _over_layers(sources, destinations, spread)
 
 
 def _slice(pointers: list[int], starts: dict[int, int], layers: tuple[int, ...]) -> list[int]:
@@ -159,8 +171,8 @@ def _slice(pointers: list[int], starts: dict[int, int], layers: tuple[int, ...])
     return pointers[first : first + len(layers)]
 
 
-def state_offsets(own: RankInfo, peer: RankInfo) -> tuple[int, int]:
-    """(source, destination) offset in shares of the finer grid."""
+def state_offsets(own: RankInfo, peer: RankInfo) -> Cut:
+    """Which share of the coarser grid's rank the finer grid's rank has, in shares of the finer grid."""
     (size, index), (peer_size, peer_index) = own.state_grid, peer.state_grid
     small, large = sorted((size, peer_size))
     if large % small:
@@ -169,24 +181,24 @@ def state_offsets(own: RankInfo, peer: RankInfo) -> tuple[int, int]:
     return (peer_index % ratio, 0) if size < peer_size else (0, index % ratio)
 
 
-def sectioned(sizes: tuple[int, ...], others: tuple[int, ...], source: int, destination: int) -> Spread:
+def sectioned(sizes: tuple[int, ...], others: tuple[int, ...]) -> Spread:
     """One run a section; each is split on its own, so its share starts elsewhere on the two sides."""
-    spread: Spread = [], [], []
-    start = other_start = 0
-    for size, other in zip(sizes, others, strict=True):
-        nbytes = min(size, other)
-        spread[0].append(start + source * nbytes)
-        spread[1].append(other_start + destination * nbytes)
-        spread[2].append(nbytes)
-        start, other_start = start + size, other_start + other
-    return spread
+    return _prefix_sums(sizes), _prefix_sums(others), [min(pair) for pair in zip(sizes, others, strict=True)]
 
 
-def _over_layers(sources: list[int], destinations: list[int], spread: Spread, shift: tuple[int, int]) -> np.ndarray:
+def _prefix_sums(sizes: tuple[int, ...]) -> list[int]:
+    return list(itertools.accumulate(sizes[:-1], initial=0))
+
+
+def _over_layers(sources: list[int], destinations: list[int], spread: Spread) -> np.ndarray:
     """``spread`` repeated in every layer's region."""
+    if len(sources) * len(spread[0]) < SMALL:
+        inside = list(zip(*spread, strict=True))
+        starts = zip(sources, destinations, strict=True)
+        return np.array([(s + x, d + y, nbytes) for s, d in starts for x, y, nbytes in inside], dtype=np.int64)
     inner = np.array(spread, dtype=np.int64)
     runs = np.empty((len(sources), inner.shape[1], 3), dtype=np.int64)
-    runs[:, :, 0] = np.add.outer(np.array(sources, dtype=np.int64) + shift[0], inner[0])
-    runs[:, :, 1] = np.add.outer(np.array(destinations, dtype=np.int64) + shift[1], inner[1])
+    runs[:, :, 0] = np.add.outer(sources, inner[0])
+    runs[:, :, 1] = np.add.outer(destinations, inner[1])
     runs[:, :, 2] = inner[2]
     return runs.reshape(-1, 3)
