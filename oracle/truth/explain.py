@@ -23,6 +23,7 @@ from oracle.truth.wording import (
     count_text,
     element_text,
     indices_text,
+    ordinal_text,
     owner_text,
     place_text,
     rank_text,
@@ -75,7 +76,8 @@ def _headline(case: Case, it: Violation) -> str:
         code = f" with code {it.refusal.code!r}" if it.refusal else ""
         return f"{kind}: {whose} refused{code}, though it can be served"
     if it.place is None and it.due is not None:
-        return f"{kind}: {element_text(case, 'generation', it.due)} on {rank_text(case, 'generation', it.destination)}"
+        what = element_text(case, "generation", it.due, of_a_block=False)
+        return f"{kind}: {what}, on {rank_text(case, 'generation', it.destination)}"
     if it.place is None:
         way = f"{rank_text(case, 'context', it.source)} to {rank_text(case, 'generation', it.destination)}"
         much = f"{count_text(it.nbytes, 'byte')} of" if it.nbytes else "the pair of"
@@ -161,6 +163,9 @@ def _holders(case: Case, it: Violation) -> Iterable[str]:
             cp = case.side(side).topology.cp
             if cp > 1:
                 block = it.due.ordinal
+                if it.place is None:
+                    yield f"of cp={cp} {side} ranks, each owns every {ordinal_text(cp)} block"
+                    continue
                 yield f"of cp={cp} {side} ranks, rank {block} mod {cp} = {block % cp} owns block {block}"
 
 
@@ -179,7 +184,7 @@ def _share(case: Case, side: str, number: int | None, axis: Axis) -> str:
             Split.HEADS: f": ceil({axis.size}/{parts})={len(held)} from floor({part}*{axis.size}/{parts})={held[0]}",
             Split.FLOOR: f": from floor({part}*{axis.size}/{parts})={held[0]}",
             Split.EVEN: f": {axis.size}/{parts}={len(held)} from {part}*{len(held)}={held[0]}",
-            Split.CYCLIC: f": every {parts}th from {part}",
+            Split.CYCLIC: f": every {ordinal_text(parts)} from {part}",
         }.get(axis.split, "")
     alike = [
         str(other) for other in range(parts) if other != part and held_indices(axis, (other, parts)).tolist() == held

@@ -10,30 +10,37 @@ from oracle.truth.verdict import Element, Place, Violation
 AXIS_WORDS = {"H": "head", "D": "element", "C": "channel", "R": "ring row", "B": "byte"}
 
 
-def element_text(case: Case, side: str, element: Element) -> str:
-    """``key of layer 0, block 1, head 0, token 5, element 1 (content 0)``, axes in declared order."""
+def element_text(case: Case, side: str, element: Element, *, of_a_block: bool = True) -> str:
+    """``key of layer 0, block 1, head 0, token 5, element 1 (content 0)``, axes in declared order.
+
+    ``of_a_block`` False: the element of any block, without block, token and content.
+    """
     group = case.model.groups[element.group]
     buffer = buffer_of(case, element)
     pieces = [f"{element.role} of layer {element.layer}" if element.layer >= 0 else f"{element.role} of the request"]
     if len(case.model.groups) > 1:
         pieces.append(f"group {group.name}")
-    if group.is_paged:
+    if group.is_paged and of_a_block:
         pieces.append(f"block {element.ordinal}")
     names = [name for name, _ in element.indices]
     part = next((part for part in buffer.parts if [axis.name for axis in part.axes] == names), buffer.parts[0])
     bits = case.side(side).bits_of(buffer.role, part.bits)
     for axis, (name, index) in zip(part.axes, element.indices, strict=True):
-        if name == "T":
+        if name == "T" and not of_a_block:
+            pieces.append(f"row {index} of a block")
+        elif name == "T":
             last = element.token if element.token is not None else index
             first = last - axis.tokens_per_row + 1
             pieces.append(f"token {last}" if first == last else f"tokens {first}-{last}")
         elif bits < 8 and axis is part.axes[-1]:
             pieces.append(f"{AXIS_WORDS.get(name, name)}s {index * 8 // bits}-{(index + 1) * 8 // bits - 1}")
         else:
-            pieces.append(indices_text(axis, [index]).partition(" of ")[0])
+            text = indices_text(axis, [index])
+            pieces.append(text if axis.sections else text.removesuffix(f" of {axis.size}"))
     if bits > 8:
         pieces.append(f"byte {element.byte} of {bits // 8}")
-    return f"{', '.join(pieces)} ({owner_text(case, element)})"
+    text = ", ".join(pieces)
+    return f"{text} ({owner_text(case, element)})" if of_a_block else text
 
 
 def owner_text(case: Case, element: Element) -> str:
@@ -125,3 +132,9 @@ def bindings_text(case: Case, it: Violation) -> str:
 
 def count_text(number: int, word: str) -> str:
     return f"{number:,} {word}{'s' * (number != 1)}"
+
+
+def ordinal_text(number: int) -> str:
+    """``2nd``, ``3rd``, ``11th``."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
