@@ -1,0 +1,94 @@
+"""Cases drawn from a few small numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache, partial
+
+from hypothesis import strategies as st
+
+from oracle.model.case import Case, Slots
+from strategies import kinds as registry
+from strategies import numbers as n
+from strategies.instances import draw_instances
+from strategies.kinds.protocol import Declaration, Kind, Surroundings
+from strategies.numbers import WIDTH, Numbers
+from strategies.requests import draw_requests
+from strategies.topologies import Grid, check_allowed, draw_grid, draw_topologies, least_layers
+
+_NUMBERS = st.binary(min_size=WIDTH, max_size=WIDTH)
+
+
+def cases(kinds: Iterable[Kind | str] | None = None, *, grid: Grid | None = None) -> st.SearchStrategy[Case]:
+    """Cases of ``kinds`` (all if not given), simplest first; ``grid`` fixes the shapes of both sides.
+
+    Every drawn case exists: nothing is filtered. It costs one draw. Equal arguments give one and the same strategy.
+    """
+    chosen = (
+        registry.kinds()
+        if kinds is None
+        else tuple(registry.find_kind(kind) if isinstance(kind, str) else kind for kind in kinds)
+    )
+    return _cases(chosen, grid)
+
+
+def cases_of(kind: Kind | str, *, grid: Grid | None = None) -> st.SearchStrategy[Case]:
+    """Cases of one kind."""
+    return cases((kind,), grid=grid)
+
+
+@lru_cache(maxsize=1024)
+def _cases(kinds: tuple[Kind, ...], grid: Grid | None) -> st.SearchStrategy[Case]:
+    if grid is not None:
+        for kind in kinds:
+            check_allowed(kind, grid.context, "context")
+            check_allowed(kind, grid.generation, "generation")
+    return _NUMBERS.map(partial(decode, kinds=kinds, grid=grid))
+
+
+def decode(numbers: Sequence[int], *, kinds: Sequence[Kind] | None = None, grid: Grid | None = None) -> Case:
+    """The case that ``WIDTH`` numbers in 0..255 stand for; it needs no Hypothesis.
+
+    >>> from strategies.numbers import simplest
+    >>> decode(simplest()).requests[0].prompt
+    1
+    """
+    read = Numbers(numbers)
+    chosen = registry.kinds() if kinds is None else kinds
+    kind = chosen[read(n.KIND) % len(chosen)]
+    if grid is None:
+        grid = draw_grid(read, kind)
+    fewest, most = kind.layers
+    layers = min(max(fewest + read(n.LAYERS), least_layers(read, grid)), most)
+    block = kind.tokens_per_block
+    tokens_per_block = block[min(read(n.TOKENS_PER_BLOCK), len(block) - 1)]
+    own = tuple(read(concept) % bound for concept, bound in zip(n.OF_KIND, kind.bounds, strict=False))
+    requests, contents = draw_requests(read, grid, tokens_per_block)
+    if kind.places:
+        around = grid.surroundings(layers, tokens_per_block, max(request.prompt for request in requests))
+    else:
+        around = grid.surroundings(layers)
+    declaration = _declare(kind, own, around)
+    model = declaration.model
+    topologies = draw_topologies(read, grid, model.layers)
+    context, generation = draw_instances(read, model, topologies, tokens_per_block)
+    return Case(
+        model,
+        context,
+        generation,
+        requests,
+        contents,
+        _slots(1 + read(n.SLOT_MUL), read(n.SLOT_ADD)),
+        native=declaration.native,
+        kind=kind.name,
+    )
+
+
+@lru_cache(maxsize=16384)
+def _declare(kind: Kind, numbers: tuple[int, ...], around: Surroundings) -> Declaration:
+    return kind.decode(numbers, around)
+
+
+@lru_cache(maxsize=256)
+def _slots(mul: int, add: int) -> Slots:
+    return Slots(mul, add)

@@ -1,0 +1,110 @@
+"""How each side lays its bytes out: block length, axis order, layer order, packing, element width."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from oracle.model.buffers import Model
+from oracle.model.instance import Instance
+from oracle.model.topology import Topology
+from strategies import numbers as n
+from strategies.numbers import Numbers
+
+LAYOUTS = (("HND", "HND"), ("NHD", "NHD"), ("HND", "NHD"), ("NHD", "HND"))
+PACKINGS = ("coalesced", "interleaved", "separate")
+_REVERSED = ((False, False), (True, False), (False, True), (True, True))
+
+
+@lru_cache(maxsize=4096)
+def has_heads(model: Model) -> bool:
+    """Whether HND and NHD differ for any buffer of ``model``."""
+    return any(
+        {"H", "T"} <= {axis.name for axis in part.axes}
+        for group in model.groups
+        for buffer in group.buffers
+        for part in buffer.parts
+    )
+
+
+@lru_cache(maxsize=4096)
+def _other_width(model: Model) -> tuple[tuple[str, int], ...]:
+    """Another element width for the first buffer that has one width."""
+    for group in model.groups:
+        for buffer in group.buffers:
+            if len(buffer.parts) == 1:
+                return ((buffer.role, 16 if buffer.parts[0].bits == 8 else 8),)
+    return ()
+
+
+@lru_cache(maxsize=4096)
+def _packing(model: Model, rule: int) -> tuple[tuple[str, str], ...]:
+    return tuple((group.name, PACKINGS[rule]) for group in model.groups)
+
+
+def make_instance(
+    model: Model,
+    topology: Topology,
+    tokens_per_block: int,
+    *,
+    layout: str = "HND",
+    reverse: bool = False,
+    packing: int = 0,
+    other_width: bool = False,
+) -> Instance:
+    """An instance of ``model``; ``layout`` is left out where the model has no heads, ``packing`` is an index."""
+    return _instance(
+        topology,
+        tokens_per_block,
+        layout if has_heads(model) else "",
+        tuple(range(model.layers - 1, -1, -1)) if reverse and model.layers > 1 else (),
+        _other_width(model) if other_width else (),
+        _packing(model, packing) if packing else (),
+    )
+
+
+@lru_cache(maxsize=16384)
+def _instance(
+    topology: Topology,
+    tokens_per_block: int,
+    layout: str,
+    layer_order: tuple[int, ...],
+    element_bits: tuple[tuple[str, int], ...],
+    packing: tuple[tuple[str, str], ...],
+) -> Instance:
+    return Instance(
+        topology,
+        tokens_per_block,
+        layout,
+        layer_order=layer_order,
+        element_bits=element_bits,
+        packing=packing,
+    )
+
+
+def draw_instances(
+    numbers: Numbers, model: Model, topologies: tuple[Topology, Topology], tokens_per_block: int
+) -> tuple[Instance, Instance]:
+    """The two instances of a case."""
+    # One token a block on one side and two on the other would make a case of two tokens a block out of the simplest.
+    other_block = numbers(n.OTHER_BLOCK) and tokens_per_block > 1
+    layouts = LAYOUTS[numbers(n.LAYOUT)]
+    reversed_ = _REVERSED[numbers(n.LAYER_ORDER)]
+    return (
+        make_instance(
+            model,
+            topologies[0],
+            tokens_per_block,
+            layout=layouts[0],
+            reverse=reversed_[0],
+            packing=numbers(n.CONTEXT_PACKING),
+        ),
+        make_instance(
+            model,
+            topologies[1],
+            tokens_per_block * 2 if other_block else tokens_per_block,
+            layout=layouts[1],
+            reverse=reversed_[1],
+            packing=numbers(n.GENERATION_PACKING),
+            other_width=numbers(n.OTHER_WIDTH) > 0,
+        ),
+    )

@@ -1,0 +1,37 @@
+"""Axis sizes that the shares of both sides fit, for the small models of kinds."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import lcm
+
+from strategies.kinds.protocol import Surroundings
+
+HEADS = (1, 2, 3, 4, 6, 8)
+"""Head counts of small models; they divide the tensor sizes that are drawn, or do not."""
+
+UNEVEN = 1 / 6
+"""How often a head count is drawn without regard to the tensor sizes."""
+
+
+@lru_cache(maxsize=256)
+def even_heads(tensor: tuple[int, int]) -> tuple[int, ...]:
+    """Head counts of which each side holds whole shares of one size, or each head on as many ranks."""
+    return tuple(heads for heads in HEADS if all(heads % tp == 0 or tp % heads == 0 for tp in tensor))
+
+
+def draw_heads(number: int, around: Surroundings, bound: int) -> int:
+    """The head count that ``number`` in ``0..bound-1`` selects, mostly one that both sides share out evenly.
+
+    Others are valid too: the shares overlap, and the pair of instances may have to be refused.
+    """
+    even = even_heads(around.tensor)
+    regular = bound - int(bound * UNEVEN)
+    if number < regular or len(even) == len(HEADS):
+        return even[number % len(even)]
+    return [heads for heads in HEADS if heads not in even][(number - regular) % (len(HEADS) - len(even))]
+
+
+def divisible(unit: int, parts: tuple[int, int]) -> int:
+    """The ``unit``-th size that cuts into equal shares on both sides: a multiple of both numbers of ``parts``."""
+    return unit * lcm(*parts)

@@ -1,0 +1,118 @@
+"""What a cache kind says of itself: its small models, its published ones, and the legacy sender's declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oracle.model.buffers import Model
+from oracle.model.case import Native
+from oracle.model.errors import InvalidCase, require_whole
+
+EVIDENCE = ("config", "config in part", "source", "general knowledge")
+"""Seen in a public copy of the model's config, wholly or in part; read in code that pins it; not looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A model and the legacy sender's declaration for it; ``native`` None: no legacy rule exists."""
+
+    model: Model
+    native: Native | None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a small model has to fit: its layers, and into how many shares each side cuts an axis that is split.
+
+    ``tensor`` are the shares, (context, generation), of the TP grid, ``whole`` those of the TP×CP grid; both are 1 on a
+    side with attention DP. ``tokens_per_block`` and ``prompt``, the longest of the case in tokens, are there for kinds
+    that ask for them (``Kind.places``) and 0 for others.
+    """
+
+    layers: int = 1
+    tensor: tuple[int, int] = (1, 1)
+    whole: tuple[int, int] = (1, 1)
+    tokens_per_block: int = 0
+    prompt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedModel:
+    """A model that people deploy.
+
+    ``layers`` are cut into pipeline stages; the ``extra`` layers after them (MTP) stand on the last stage. ``build``
+    takes the bits of a K/V element. ``source`` says where the figures come from and ``evidence`` how far to trust them,
+    one of ``EVIDENCE``.
+    """
+
+    name: str
+    title: str
+    layers: int
+    build: Callable[[int], Declaration]
+    source: str
+    evidence: str
+    extra: int = 0
+    element_bits: tuple[int, ...] = (16, 8)
+
+    def __post_init__(self) -> None:
+        if self.evidence not in EVIDENCE:
+            raise InvalidCase(f"evidence of {self.name}", self.evidence, f"expected one of {', '.join(EVIDENCE)}")
+
+    def declare(self, bits: int = 16) -> Declaration:
+        """The declaration with K/V elements of ``bits`` bits."""
+        if bits not in self.element_bits:
+            accepted = ", ".join(map(str, self.element_bits))
+            raise InvalidCase(f"element bits of {self.name}", bits, f"expected one of {accepted}")
+        return self.build(bits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """One cache kind, equal to itself alone. A file of this package names it ``KIND``.
+
+    ``order`` sorts the kinds, simplest first. ``decode(numbers, surroundings)`` builds a small model from one number in
+    ``0..bounds[i]-1`` per bound, all 0 the simplest; it is pure, and every combination is a layout that exists. Axes
+    that must divide are fitted to the surroundings, see ``strategies.kinds.fitting``. ``scope`` are the numbers that
+    the small scope enumerates, most telling first.
+
+    ``layers`` are the fewest and the most layers of a small model, ``tokens_per_block`` the block lengths it can have,
+    simplest first. ``stages``, ``helix`` and ``attention_dp`` say whether it can be split so at all. ``places``: it
+    places something, such as a window, relative to the prompt.
+    """
+
+    name: str
+    description: str
+    order: int
+    bounds: tuple[int, ...]
+    decode: Callable[[tuple[int, ...], Surroundings], Declaration]
+    scope: tuple[tuple[int, ...], ...]
+    published: tuple[PublishedModel, ...] = ()
+    layers: tuple[int, int] = (1, 6)
+    tokens_per_block: tuple[int, ...] = (1, 2, 3, 4, 8)
+    stages: bool = True
+    helix: bool = True
+    attention_dp: bool = True
+    places: bool = False
+
+    def __post_init__(self) -> None:
+        where = f"kind {self.name}"
+        if not self.name.replace("_", "").isalnum() or not self.name.islower():
+            raise InvalidCase("kind.name", self.name, "expected lower case letters, digits and _")
+        for bound in self.bounds:
+            require_whole(f"{where}.bounds", bound, least=1)
+            if bound > 256:
+                raise InvalidCase(f"{where}.bounds", bound, "expected at most 256")
+        require_whole(f"{where}.layers", self.layers[0], least=1)
+        require_whole(f"{where}.layers", self.layers[1], least=self.layers[0])
+        if not self.scope:
+            raise InvalidCase(f"{where}.scope", self.scope, "expected at least one small model")
+        for numbers in self.scope:
+            self.check(numbers)
+
+    def check(self, numbers: tuple[int, ...]) -> None:
+        """Raise ``InvalidCase`` unless there is one number per bound, and each below it."""
+        if len(numbers) != len(self.bounds) or any(
+            not 0 <= number < bound for number, bound in zip(numbers, self.bounds, strict=True)
+        ):
+            raise InvalidCase(f"numbers of kind {self.name}", numbers, f"expected one below each of {self.bounds}")

@@ -1,0 +1,187 @@
+"""The numbers that a case is drawn from: one byte a concept, in a fixed shape, 0 the simplest.
+
+A case costs Hypothesis one draw, of ``WIDTH`` bytes: a primitive draw costs 15-17 µs and the bytes of one draw 1 µs
+each. The shrinker lowers every byte on its own, first of all to 0 and 1 and then step by step, so the order of the
+values of a concept is what it shrinks along. Two numbers are never lowered together: each value must be reachable from
+a larger one alone, and whatever one concept supplies in place of another must stand before it.
+
+Concepts are drawn apart from each other, each off with a probability of its own: the features of a case are a random
+set. In half of the cases two *features that must meet* are switched on besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from oracle.model.errors import InvalidCase
+
+T = TypeVar("T")
+
+MOST_REQUESTS = 3
+KIND_NUMBERS = 8
+"""Numbers set aside for a kind's own choices, see ``Kind.bounds``."""
+
+BOTH_MUST_MEET = 0.5
+"""How often two features must meet."""
+
+
+class Concept:
+    """A concept and its values: 0 is off or simplest, then ``shares`` percent each for 1, 2, ...
+
+    ``drawn[byte]`` is the value. Byte 0 means 0, then come the others in order, and what is left at the top means 0
+    again. ``forced[byte]`` never is 0.
+    """
+
+    __slots__ = ("drawn", "forced", "index", "name")
+
+    def __init__(self, name: str, *shares: float) -> None:
+        self.name = name
+        values = [value for value, share in enumerate(shares, 1) for _ in range(max(1, round(share * 2.56)))]
+        if len(values) > 255:
+            raise InvalidCase(f"shares of {name}", shares, "expected at most 99 percent")
+        self.drawn = (0, *values, *(0 for _ in range(255 - len(values))))
+        self.forced = tuple(values[byte * len(values) >> 8] for byte in range(256)) if values else self.drawn
+        self.index = len(_SHAPE)
+        _SHAPE.append(self)
+
+    def __repr__(self) -> str:
+        return f"Concept({self.name})"
+
+
+class Number(Concept):
+    """A concept whose value is its byte: what a byte selects is up to :func:`pick`."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.drawn = self.forced = tuple(range(256))
+
+
+def pick(options: Sequence[T], number: int) -> T:
+    """The option that ``number`` in 0..255 selects, evenly; a number below ``len(options)`` is an index."""
+    count = len(options)
+    return options[number if number < count else number * count >> 8]
+
+
+_SHAPE: list[Concept] = []
+
+# The shape. An earlier byte weighs more when two cases are compared, so what makes a case larger comes first.
+FIRST_THAT_MEETS = Number("first_that_meets")
+SECOND_THAT_MEETS = Number("second_that_meets")
+KIND = Number("kind")
+NO_DIVISOR = Concept("no_divisor", 3)
+OTHER_WIDTH = Concept("other_width", 1.2)
+OTHER_BLOCK = Concept("other_block", 1.5)
+HELIX_WITH_DP = Concept("helix_with_attention_dp", 15)
+HELIX_TWICE = Concept("helix_on_both_sides", 6)
+REQUESTS = Concept("requests", 0.4, 10, 0.4, 8, 6)
+CONTEXT_STAGES = Concept("context_stages", 16, 3)
+GENERATION_STAGES = Concept("generation_stages", 18, 4, 1)
+HELIX = Concept("helix", 12, 5, 2)
+CONTEXT_DP = Concept("context_attention_dp", 18)
+GENERATION_DP = Concept("generation_attention_dp", 20)
+UNEQUAL_TP = Concept("unequal_tp", 32, 28)
+TP = Number("tp")
+LAYERS = Concept("layers", 42, 14, 6, 3, 2)
+TOKENS_PER_BLOCK = Concept("tokens_per_block", 34, 18, 26, 6)
+CONTEXT_CUT = Concept("context_cut", *[1] * 30)
+GENERATION_CUT = Concept("generation_cut", *[1] * 40)
+LAYOUT = Concept("layout", 18, 16, 16)
+LAYER_ORDER = Concept("layer_order", 8, 8, 6)
+CONTEXT_PACKING = Concept("context_packing", 12, 12)
+GENERATION_PACKING = Concept("generation_packing", 12, 12)
+SHARED_PREFIX = Concept("shared_prefix", 8, 3, 3)
+SHARED_BLOCKS = Number("shared_blocks")
+SHARED_ROWS = Concept("shared_rows", 30, 20)
+CHUNKS = Concept("chunks", 12, 8)
+CHUNK_ENDS = (Number("first_chunk_end"), Number("second_chunk_end"))
+PROMPT_BLOCKS = tuple(Concept(f"prompt_blocks_{i}", 22, 36, 20, 8, 3) for i in range(MOST_REQUESTS))
+PROMPT_ROWS = tuple(Concept(f"prompt_rows_{i}", 30, 25, 15) for i in range(MOST_REQUESTS))
+CACHED = tuple(Concept(f"cached_{i}", 5, 5, 5, 3, 2, 1) for i in range(MOST_REQUESTS))
+CONTEXT_REQUEST_DP = tuple(Number(f"context_rank_{i}") for i in range(MOST_REQUESTS))
+GENERATION_REQUEST_DP = tuple(Number(f"generation_rank_{i}") for i in range(MOST_REQUESTS))
+SLOT_MUL = Concept("slot_mul", *[11] * 6)
+SLOT_ADD = Concept("slot_add", *[8] * 10)
+OF_KIND = tuple(Number(f"kind_number_{i}") for i in range(KIND_NUMBERS))
+
+WIDTH = len(_SHAPE)
+"""Numbers of a case."""
+
+MAY_MEET = (
+    UNEQUAL_TP,
+    HELIX,
+    CONTEXT_DP,
+    GENERATION_DP,
+    CONTEXT_STAGES,
+    GENERATION_STAGES,
+    CONTEXT_CUT,
+    GENERATION_CUT,
+    LAYOUT,
+    LAYER_ORDER,
+    CONTEXT_PACKING,
+    GENERATION_PACKING,
+    REQUESTS,
+    SHARED_PREFIX,
+    CACHED[0],
+    CHUNKS,
+)
+"""Concepts that are drawn to meet in pairs."""
+
+
+def _meeting() -> tuple[Concept | None, ...]:
+    """The feature that each byte selects: either of two bytes alone switches one on, so a pair shrinks to one."""
+    differ = 1 - 1 / len(MAY_MEET)
+    share = (BOTH_MUST_MEET / differ) ** 0.5
+    on = round(255 * share)
+    return (None, *(MAY_MEET[number * len(MAY_MEET) // on] for number in range(on)), *(None,) * (255 - on))
+
+
+_MEETING = _meeting()
+
+
+class Numbers:
+    """The numbers of one case, read by concept."""
+
+    __slots__ = ("_first", "_second", "_values")
+
+    def __init__(self, values: Sequence[int]) -> None:
+        if len(values) != WIDTH:
+            raise InvalidCase("numbers", len(values), f"expected {WIDTH} numbers in 0..255")
+        self._values = values
+        self._first = _MEETING[values[0]]
+        self._second = _MEETING[values[1]]
+
+    def __call__(self, concept: Concept) -> int:
+        number = self._values[concept.index]
+        if concept is self._first or concept is self._second:
+            return concept.forced[number]
+        return concept.drawn[number]
+
+    def forced(self, concept: Concept) -> int:
+        """The value of ``concept`` if it is to be on."""
+        return concept.forced[self._values[concept.index]]
+
+    def must_meet(self, concept: Concept) -> bool:
+        return concept is self._first or concept is self._second
+
+
+def simplest(**values: int) -> bytes:
+    """The numbers of the simplest case, but for ``values`` by concept name.
+
+    >>> simplest(layers=1)[LAYERS.index]
+    1
+    """
+    numbers = bytearray(WIDTH)
+    places = {concept.name: concept.index for concept in _SHAPE}
+    for name, value in values.items():
+        if name not in places:
+            raise InvalidCase("number", name, f"expected one of {', '.join(places)}")
+        numbers[places[name]] = value
+    return bytes(numbers)
+
+
+def shape() -> tuple[Concept, ...]:
+    """All concepts, in the order of their numbers."""
+    return tuple(_SHAPE)

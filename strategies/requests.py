@@ -1,0 +1,98 @@
+"""What is transferred: requests, the contents that they share, and what either side has of them already."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from oracle.model.case import Content, Request, SideState
+from strategies import numbers as n
+from strategies.numbers import Numbers, pick
+from strategies.topologies import Grid
+
+# Which requests a case has. A lone one comes before the pair that it ends: a pair whose second matters shrinks to it.
+_PLACES = ((0,), (1,), (0, 1), (2,), (0, 2), (0, 1, 2))
+_ROOT = Content()
+_EMPTY = SideState()
+
+
+@lru_cache(maxsize=16384)
+def _request(
+    content: int, prompt: int, context_dp: int, generation_dp: int, cuts: tuple[int, ...], cached: int
+) -> Request:
+    return Request(content, prompt, context_dp, generation_dp, (), cuts, _EMPTY, SideState(cached))
+
+
+@lru_cache(maxsize=1024)
+def _child(parent: int, length: int) -> Content:
+    return Content(parent, length)
+
+
+def around(blocks: int, rows: int, tokens_per_block: int) -> int:
+    """A number of tokens at a block multiple (``rows`` 0), one more (1), one fewer (2) or half a block more (3)."""
+    return max(1, blocks * tokens_per_block + (0, 1, -1, tokens_per_block // 2)[rows])
+
+
+def draw_requests(
+    numbers: Numbers, grid: Grid, tokens_per_block: int
+) -> tuple[tuple[Request, ...], tuple[Content, ...]]:
+    """One to three requests and their prefix tree."""
+    shared = numbers(n.SHARED_PREFIX)
+    places = _PLACES[numbers(n.REQUESTS)]
+    if len(places) == 1 and numbers.must_meet(n.SHARED_PREFIX):
+        places = (places[0], (places[0] + 1) % n.MOST_REQUESTS)
+    context, generation = grid.context, grid.generation
+    chunks = numbers(n.CHUNKS) if context.pp == context.cp == generation.cp == 1 else 0
+    requests: list[Request] = []
+    contents: list[Content] = []
+    for place in places:
+        prompt = around(1 + numbers(n.PROMPT_BLOCKS[place]), numbers(n.PROMPT_ROWS[place]), tokens_per_block)
+        cached = numbers(n.CACHED[place])
+        if not requests and numbers.must_meet(n.CACHED[0]):
+            cached = numbers.forced(n.CACHED[place])
+        requests.append(
+            _request(
+                _content(numbers, contents, shared, prompt, tokens_per_block),
+                prompt,
+                numbers(n.CONTEXT_REQUEST_DP[place]) % context.tp if context.attention_dp else 0,
+                numbers(n.GENERATION_REQUEST_DP[place]) % generation.tp if generation.attention_dp else 0,
+                _cuts(numbers, chunks, prompt) if chunks else (),
+                _tokens_cached(cached, prompt, tokens_per_block) if cached else 0,
+            )
+        )
+    return tuple(requests), tuple(contents)
+
+
+def _content(numbers: Numbers, contents: list[Content], shared: int, prompt: int, tokens_per_block: int) -> int:
+    """The content of the next request: its own, one that begins like an earlier request's, or the very same.
+
+    ``shared`` 1: later requests begin as the first does. 2: each begins as the one before. 3: all have one content.
+    """
+    if not shared or not contents:
+        contents.append(_ROOT)
+        return len(contents) - 1
+    if shared == 3:
+        return 0
+    length = around(1 + pick((0, 1, 2), numbers(n.SHARED_BLOCKS)), numbers(n.SHARED_ROWS), tokens_per_block)
+    contents.append(_child(0 if shared == 1 else len(contents) - 1, min(length, prompt)))
+    return len(contents) - 1
+
+
+def _tokens_cached(option: int, prompt: int, tokens_per_block: int) -> int:
+    """What the receiver had already: one block, part of one, a block and a token, half, all but one, or all."""
+    tokens = (
+        tokens_per_block,
+        tokens_per_block // 2 or 1,
+        tokens_per_block + 1,
+        prompt // 2,
+        prompt - 1,
+        prompt,
+    )[option - 1]
+    return min(tokens, prompt)
+
+
+def _cuts(numbers: Numbers, chunks: int, prompt: int) -> tuple[int, ...]:
+    """Where the context side cuts its prefill: one or two places anywhere in the prompt."""
+    if prompt == 1:
+        return ()
+    places = range(1, prompt)
+    return tuple(sorted({pick(places, numbers(end)) for end in n.CHUNK_ENDS[:chunks]}))
