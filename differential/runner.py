@@ -86,9 +86,7 @@ def run_case(
     return result
 
 
-def _carry_out(
-    case: Case, plan: Writes | Refusal, engine: Engine, padding: Padding, election: Election
-) -> Verdict:
+def _carry_out(case: Case, plan: Writes | Refusal, engine: Engine, padding: Padding, election: Election) -> Verdict:
     if isinstance(plan, Refusal):
         plan = Writes(refusals=(plan,))
     try:

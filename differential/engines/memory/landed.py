@@ -141,7 +141,9 @@ class Describer:
         for index, nbytes in sorted(zip(first.tolist(), count.tolist(), strict=True)):
             if len(violations) >= LIMIT:
                 return
-            place = Place(*(int(column[index]) for column in (located.rank, located.pool, located.slot, located.offset)))
+            place = Place(
+                *(int(column[index]) for column in (located.rank, located.pool, located.slot, located.offset))
+            )
             word = int(words[inside[index]])
             violations.append(self._violation(kind, nbytes, place, int(addresses[index]), int(wanted[index]), word))
 
