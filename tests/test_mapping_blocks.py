@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from differential.managers.facts import BlockTable
@@ -156,6 +156,7 @@ SPANS = st.tuples(st.integers(1, 4), st.integers(0, 3))
 TABLES = st.tuples(st.integers(1, 4), st.integers(0, 3), st.lists(st.sampled_from([-1, 0, 1, 2]), max_size=8))
 
 
+@example((2, 0, [0] * 6), (3, 1), [(1, 0, [0] * 6)], 12)
 @given(TABLES, SPANS, st.lists(TABLES, min_size=1, max_size=3), st.integers(0, 12))
 def test_shared_blocks_are_the_common_ordinals_of_both_tables(own, span, others, blocks) -> None:
     """Compared with two dictionaries, entry by entry; slots are made distinct so that a mix-up shows."""

@@ -43,6 +43,7 @@ def merged(runs: list[Run], **strides: int) -> list[Run]:
 def test_the_set_of_bytes_never_changes(runs: list[Run], random) -> None:
     shuffled = random.sample(runs, len(runs))
     assert moved(merged(shuffled)) == moved(runs)
+    assert merged(shuffled) == merged(runs)
 
 
 @given(run_lists(), st.sampled_from([0, 3, 8]), st.sampled_from([0, 5, 8]))
@@ -60,6 +61,7 @@ def test_runs_on_two_sides_of_a_layer_region_stay_apart() -> None:
     assert merged(runs) == [(0, 0, 12)]
     assert merged(runs, source_stride=8) == [(0, 0, 8), (8, 8, 4)]
     assert merged(runs, destination_stride=4) == runs == merge_few(runs, 0, 4)
+    assert merge_few(runs, 8, 0) == [(0, 0, 8), (8, 8, 4)]
 
 
 def test_no_runs_are_no_runs() -> None:

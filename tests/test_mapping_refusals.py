@@ -62,6 +62,12 @@ def test_two_heads_from_three_ranks_to_six_are_refused() -> None:
     assert refusal.code == UNSERVABLE_INDEX and "H=1, is due on generation rank 3" in refusal.reason
 
 
+def test_a_later_part_that_is_held_does_not_hide_one_that_is_not() -> None:
+    footer = Buffer("footer", LayerSet((0,)), (Part((TOKENS, heads(3)), 8), Part((TOKENS,), 8)))
+    refusal = refusal_of(case_of(Model(1, (paged(footer),)), Topology(4), Topology(2)))
+    assert refusal.code == UNSERVABLE_INDEX and "footer of layer 0, H=1," in refusal.reason
+
+
 @pytest.mark.parametrize(("heads_", "source", "destination"), [(6, 4, 2), (3, 3, 1), (2, 2, 8), (8, 4, 2), (2, 8, 4)])
 def test_what_paired_ranks_hold_is_served(heads_: int, source: int, destination: int) -> None:
     assert plan_of(case_of(keys_only(heads_), Topology(source), Topology(destination))).nbytes > 0
@@ -175,6 +181,13 @@ def test_two_declarations_must_agree_on_what_moves(code: str, source: Model, des
     before, after = values.split(".* ")
     assert before.strip() in refusal.reason and after in refusal.reason.split("on the context side")[1]
     assert check_compatible(sides[0], sides[0]) is None
+
+
+def test_an_optional_buffer_may_be_declared_on_one_side_only() -> None:
+    optional = buffer("window", "0", TOKENS, moves=(Move(MoveState.OPTIONAL, None, (), "either"),))
+    more = Model(1, (paged(*keys_only(1).groups[0].buffers, optional),))
+    sides = [pages_of(case_of(model, Topology(), Topology()), "context") for model in (keys_only(1), more)]
+    assert check_compatible(*sides) is None and check_compatible(*reversed(sides)) is None
 
 
 def test_the_order_of_heads_and_tokens_may_differ_in_declarations() -> None:

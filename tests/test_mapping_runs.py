@@ -59,6 +59,13 @@ def test_overlapping_shares_send_each_head_once() -> None:
     assert runs == {(0, 0): [(0, 0, 2)], (1, 0): [(1, 2, 1)], (2, 1): [(0, 0, 2)], (3, 1): [(1, 2, 1)]}
 
 
+def test_overlapping_shares_stay_one_run_a_token_where_tokens_are_outside() -> None:
+    # Sources 0 and 2 send two heads by two elections; next to each other in every token, they are one run.
+    runs = runs_by_pair(case_of(keys_only(6, order="NHD"), Topology(4), Topology(2)))
+    assert runs[0, 0] == runs[2, 1] == [(0, 0, 2), (2, 3, 2)]
+    assert runs[1, 0] == runs[3, 1] == [(1, 2, 1), (3, 5, 1)]
+
+
 def test_overlapping_shares_elect_head_by_head() -> None:
     # Heads 1 and 4 have two holders, and only they follow the key.
     case = case_of(keys_only(6), Topology(4), Topology(2, attention_dp=True), Request(0, 1, 0, 1), tokens=1)
@@ -242,6 +249,14 @@ def test_elements_below_a_byte_are_cut_at_whole_bytes() -> None:
     assert runs_by_pair(case_of(model, Topology(1), Topology(2))) == {(0, 0): [(0, 0, 4)], (0, 1): [(4, 0, 4)]}
 
 
+def test_a_width_that_both_sides_changed_counts() -> None:
+    wide = {"element_bits": (("key", 16),)}
+    assert runs_by_pair(case_of(keys_only(2), Topology(1), Topology(2), context=wide, generation=wide)) == {
+        (0, 0): [(0, 0, 4)],
+        (0, 1): [(4, 0, 4)],
+    }
+
+
 def test_what_does_not_move_is_never_sent() -> None:
     def moved(role: str, state: MoveState, inputs: tuple[str, ...] = ()) -> Buffer:
         return buffer(role, "0", TOKENS, payload(3), moves=(Move(state, None, inputs),))
@@ -263,6 +278,19 @@ def test_an_optional_buffer_moves_iff_both_sides_hold_it(side: str) -> None:
     lacking = {name: without for name in ("context", "generation") if side in (name, "both")}
     sent = plan_of(case_of(model, Topology(1), Topology(1), **lacking)).nbytes
     assert sent == (8 if side == "neither" else 6)
+
+
+def test_an_optional_request_wide_role_may_be_lacking_on_the_source() -> None:
+    moves = (Move(MoveState.OPTIONAL, None, (), "either"),)
+    position = buffer("position", "0..1", TOKENS, request_scope=True, first_local=True, moves=moves)
+    model = Model(2, (paged(buffer("key", "0..1", TOKENS, payload(3)), position),))
+    sides = (Topology(1, (1, 1)), Topology(1, (2,)))
+    lack = {"without": (Without(("position",), LayerSet((0, 1))),)}
+    assert plan_of(case_of(model, *sides)).nbytes == 14
+    assert plan_of(case_of(model, *sides, context=lack)).nbytes == 12
+    # Its layer 0 is on stage 0 alone: stage 1 still has it, and the role is the key.
+    partly = {"without": (Without(("position",), LayerSet((0,))),)}
+    assert plan_of(case_of(model, *sides, context=partly)).nbytes == 14
 
 
 def test_a_draft_layer_of_one_side_has_no_counterpart() -> None:

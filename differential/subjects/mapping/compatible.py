@@ -21,7 +21,7 @@ from differential.subjects.mapping.refusals import (
     Refused,
 )
 from differential.subjects.mapping.shares import seat_of
-from oracle.model.buffers import Buffer, LayerGroup
+from oracle.model.buffers import Buffer, LayerGroup, MoveState
 from oracle.model.instance import Instance
 from oracle.model.topology import Rank
 from oracle.model.writes import Refusal
@@ -64,14 +64,6 @@ def check_compatible(source: Pages, destination: Pages) -> Refusal | None:
     return None
 
 
-def is_lacked(buffer: Buffer, layer: int, instance: Instance) -> bool:
-    """Whether ``instance`` is declared without the buffer; a request-wide role, which sits anywhere, on any layer."""
-    if not instance.without:
-        return False
-    layers = buffer.layers if buffer.request_scope else (layer,)
-    return any(instance.lacks(each, buffer.role) for each in layers)
-
-
 def _moving(pages: Pages, other: Instance) -> Iterator[tuple[LayerGroup, Buffer, int]]:
     """(group, buffer, layer) of all that moves between the instance of ``pages`` and ``other``."""
     for group in pages.model.groups:
@@ -79,7 +71,7 @@ def _moving(pages: Pages, other: Instance) -> Iterator[tuple[LayerGroup, Buffer,
             for layer in buffer.layers:
                 if not buffer.move_on(layer).moves:
                     continue
-                if not is_lacked(buffer, layer, pages.instance) and not is_lacked(buffer, layer, other):
+                if not pages.instance.lacks(layer, buffer.role) and not other.lacks(layer, buffer.role):
                     yield group, buffer, layer
 
 
@@ -94,6 +86,9 @@ def _check_models(source: Pages, destination: Pages) -> Refusal | None:
     for key in sorted(there.keys() | here.keys()):
         what = key[1] if key[0] < 0 else f"{key[1]} of layer {key[0]}"
         if key not in there or key not in here:
+            _, declared = there.get(key) or here[key]
+            if declared.move_on(max(key[0], declared.layers.ids[0])).state is MoveState.OPTIONAL:
+                continue
             return _differ(BUFFER_MISSING, what, *("declared" if key in side else "missing" for side in (there, here)))
         (group, buffer), (own_group, own) = there[key], here[key]
         if group.kind is not own_group.kind:
@@ -151,12 +146,11 @@ def _check_tables(pages: Pages, other: Pages) -> Refusal | None:
         rank = instance.topology.rank(number)
         stage = instance.topology.stage_layers(rank.pp)
         entries = {(entry.layer, entry.role): entry for entry in pages.tables[number].entries}
-        done: set[str] = set()
+        by_role = {entry.role: entry for entry in pages.tables[number].entries}
         for group, buffer, layer in moving:
-            if layer not in stage or (buffer.first_local and buffer.role in done):
+            if layer not in stage:
                 continue
-            done.add(buffer.role)
-            entry = entries.get((layer, buffer.role))
+            entry = by_role.get(buffer.role) if buffer.request_scope else entries.get((layer, buffer.role))
             where = f"page table of rank {number}: {buffer.role} of layer {layer} in group {group.name}"
             needed = _needed(buffer, instance, rank)
             if entry is None and needed:

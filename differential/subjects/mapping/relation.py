@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from differential.subjects.mapping.compatible import check_compatible, is_lacked
+from differential.subjects.mapping.compatible import check_compatible
 from differential.subjects.mapping.election import Election, Sent, elect
 from differential.subjects.mapping.geometry import Geometry, geometry_of
 from differential.subjects.mapping.merge import merge_few, merge_runs
@@ -211,10 +211,8 @@ class Relation:
                 buffer = self._buffer(entry)
                 if not buffer.move_on(entry.layer).moves:
                     continue
-                lacked = is_lacked(buffer, entry.layer, self.source.instance)
-                if lacked and not buffer.request_scope:
-                    continue
                 where = (-1 if buffer.request_scope else entry.layer, entry.role)
+                lacked = self.source.instance.lacks(entry.layer, buffer.role)
                 found.append(Wanted(entry, self._geometry(buffer), where, lacked))
             found.sort(key=lambda wanted: (wanted.entry.pool, wanted.entry.offset))
             self._wanted[id(table), group] = found
