@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kvwitness.deployment import read_side
+from kvwitness.deployment import read_side, with_tight_pools
 from oracle.model.buffers import Model
 from oracle.model.case import SIDES, Case, Native
 from oracle.model.errors import InvalidCase
@@ -51,7 +51,8 @@ def deployment(
 ) -> Case:
     """The case of one deployment: a published model by name (or a ``Model``), both splits, and the prompt in tokens.
 
-    Several prompts make several requests. ``cached``: tokens that the receiver had already. Raises
+    Several prompts make several requests. ``cached``: tokens that the receiver had already. Pools are
+    hardly larger than the blocks in use, for the judge names every byte of them. Raises
     ``InvalidCase`` that names the parameter and says what would be accepted.
 
     >>> deployment("llama-3-70b", "tp=4", {"tp": 8}, prompt=33).generation.topology.tp
@@ -61,7 +62,7 @@ def deployment(
     sides = [
         read_side(side, split) if isinstance(split, str) else split for side, split in zip(SIDES, splits, strict=True)
     ]
-    return case_of_deployment(
+    case = case_of_deployment(
         model,
         *sides,
         prompt=prompt,
@@ -71,3 +72,4 @@ def deployment(
         cached=cached,
         native=native,
     )
+    return with_tight_pools(case)

@@ -17,7 +17,7 @@ from oracle.model import upgrades
 from oracle.model.buffers import Model
 from oracle.model.case import SIDES, Case, Native, Slots
 from oracle.model.codec import from_plain
-from oracle.model.errors import MalformedFile
+from oracle.model.errors import InvalidCase, MalformedFile
 from oracle.model.json_text import parse
 from oracle.model.sides import lay_out
 from oracle.model.slots import number_blocks
@@ -56,14 +56,14 @@ class Outcome:
 
 
 def read_side(option: str, text: str) -> dict[str, str]:
-    """``tp=4,pp=2,dp=on`` as a dict; raises ``CannotRun`` that quotes what is not ``name=value``."""
+    """``tp=4,pp=2,dp=on`` as a dict; raises ``InvalidCase`` for what is not ``name=value`` pairs."""
     found: dict[str, str] = {}
     for piece in filter(None, re.split(r"[,\s]+", text)):
         name, sign, value = piece.partition("=")
         if not sign or not name or not value:
-            raise CannotRun(f"{option} = {text!r}: expected name=value pairs by comma such as tp=4,pp=2,dp=on")
+            raise InvalidCase(option, text, "expected name=value pairs by comma such as tp=4,pp=2,dp=on")
         if name in found:
-            raise CannotRun(f"{option} = {text!r}: {name} is given twice")
+            raise InvalidCase(option, text, f"{name} is given twice")
         found[name] = value
     return found
 
@@ -75,7 +75,7 @@ def read_layout(text: str) -> dict[str, str]:
     sides = read_side("--layout", text)
     for name in sides:
         if name not in SIDES:
-            raise CannotRun(f"--layout = {text!r}: {name!r} is no side; expected {' or '.join(SIDES)}")
+            raise InvalidCase("--layout", text, f"{name!r} is no side; expected {' or '.join(SIDES)}")
     return {side: sides.get(side, "HND").upper() for side in SIDES}
 
 

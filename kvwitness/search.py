@@ -82,7 +82,7 @@ class Report:
 
     @property
     def rate(self) -> float:
-        """Random cases a second on one core, refused ones left out of both sides of the fraction."""
+        """Random cases a second on one core; refused ones cost time and do not count."""
         served = sum(tally.cases - tally.refused for tally in self.random.values())
         return served / self.core_seconds if self.core_seconds else 0.0
 
@@ -105,10 +105,8 @@ def argument_of(judgement: Judgement) -> tuple[str, ...]:
     return tuple(explain(judgement.case, verdict).splitlines())
 
 
-def save_failure(
-    judgement: Judgement, trial: Trial, out: str, *, seed: int | None = None
-) -> tuple[Path, tuple[str, ...]]:
-    """Write the witness of a failing case; its path and its argument."""
+def save_failure(judgement: Judgement, trial: Trial, out: str, **others: object) -> tuple[Path, tuple[str, ...]]:
+    """Write the witness of a failing case; its path and its argument. ``others`` are fields of ``witness.Meta``."""
     failure, judged = judgement.failure, trial.judged
     assert failure is not None
     argument = argument_of(judgement)
@@ -123,7 +121,7 @@ def save_failure(
         engine=judged.engine,
         device=judged.device,
         padding=judged.padding,
-        seed=seed,
+        **others,
     )
     return path, argument
 

@@ -1,0 +1,274 @@
+"""How fast the checker is: rates with the sizes of the drawn cases, and ratios against what a copy costs.
+
+A ratio is measured in one run with both sides in turn, median against median, so a loaded machine
+slows both. Rates count processor time, not the clock: they are those of one core. Durations of
+whole commands are by the clock.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+
+from differential.faults.minimum import size_of
+from differential.managers.tables import gather_facts
+from differential.runner import run_case
+from differential.subjects import mapping
+from differential.subjects.protocol import Subject
+from differential.subjects.registry import find_subject, known_subjects
+from kvwitness.provider import drawing_from_the_seed_alone
+from kvwitness.tally import Spread
+from kvwitness.witness import save
+from oracle.model.case import Case, Slots
+from oracle.model.writes import Writes
+from oracle.truth.elements import truth_of
+from oracle.truth.judge import judge
+from strategies.cases import cases
+from strategies.deployments import deployment
+from strategies.kinds import kinds
+from strategies.kinds.gqa import declare as declare_gqa
+from strategies.scope import small_scope
+
+ROUNDS = 5
+CASES = 250
+"""Cases of a round of a rate."""
+
+DENSE = ("gqa", "mla")
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One value and its bar. ``at_least``: the value must reach the bar; else it must not exceed it."""
+
+    name: str
+    value: float
+    unit: str
+    bar: float
+    at_least: bool = False
+    detail: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return self.value >= self.bar if self.at_least else self.value <= self.bar
+
+    def plain(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "value": round(self.value, 4),
+            "unit": self.unit,
+            "bar": self.bar,
+            "holds": self.holds,
+            "detail": self.detail,
+        }
+
+
+def measure_all(*, verify: bool = True) -> Iterator[Measure]:
+    """All measures, each as soon as it is known. ``verify``: also time the default ``kvwitness verify``."""
+    yield from rates()
+    yield from small_scopes()
+    yield warm_planning()
+    yield cold_search()
+    yield judging("HND", "runs of at least 512 B", 4)
+    yield judging("NHD", "runs of 8 B", 10)
+    yield replaying()
+    if verify:
+        yield verifying()
+
+
+def timed(action: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds that ``action`` takes by ``clock``."""
+    began = clock()
+    action()
+    return clock() - began
+
+
+def ratio(action: Callable[[], object], floor: Callable[[], object], *, rounds: int = 7) -> float:
+    """How many times as long as ``floor`` an action takes: both in turn, the median of each."""
+    pairs = [(timed(action), timed(floor)) for _ in range(rounds + 1)][1:]
+    return median(pair[0] for pair in pairs) / median(pair[1] for pair in pairs)
+
+
+def subjects() -> list[Subject]:
+    """Both subjects, where both exist."""
+    return [find_subject(name) for name in ("mapping", "native") if name in known_subjects()]
+
+
+# ---- rates
+
+
+def rates() -> Iterator[Measure]:
+    """Cases a second on one core: drawn, planned by both subjects and judged; then the same without the drawing."""
+    judged = subjects()
+    dense = [kind.name for kind in kinds() if kind.name in DENSE]
+    who = " and ".join(subject.name for subject in judged)
+    drawn, undrawn = [], []
+    sizes: list[Case] = []
+    for number in range(ROUNDS):
+        counted = _Counted(judged)
+        seconds = timed(lambda n=number, c=counted: _draw(dense, 2 * n, c), time.process_time)
+        drawn.append(counted.served / seconds)
+        kept: list[Case] = []
+        _draw(dense, 2 * number + 1, kept.append)
+        sizes += kept
+        counted = _Counted(judged)
+        seconds = timed(lambda k=kept, c=counted: [c(case) for case in k], time.process_time)
+        undrawn.append(counted.served / seconds)
+    detail = f"{who}; {spread_of(sizes)}"
+    yield Measure("draw + plan + judge, dense kinds", median(drawn), "cases/s", 500, True, detail)
+    yield Measure("plan + judge, dense kinds", median(undrawn), "cases/s", 1000, True, detail)
+
+
+class _Counted:
+    """Plans and judges a case; counts those that are not refused."""
+
+    def __init__(self, judged: list[Subject]) -> None:
+        self.judged = judged
+        self.served = 0
+
+    def __call__(self, case: Case) -> None:
+        result = run_case(case, self.judged)
+        self.served += not any(verdict.refusals for verdict in result.verdicts.values())
+
+
+def _draw(names: Iterable[str], number: int, take: Callable[[Case], object]) -> None:
+    @seed(number)
+    @settings(
+        max_examples=CASES,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+    )
+    @given(cases(tuple(names)))
+    def draw(case: Case) -> None:
+        take(case)
+
+    with drawing_from_the_seed_alone():
+        draw()
+
+
+def spread_of(drawn: list[Case]) -> str:
+    """``ranks 2/7/16, layers 1/2/6, blocks 1/4/14``: least, median and most."""
+    sizes = [size_of(case) for case in drawn]
+    told = [
+        f"{name} {Spread.of(Counter(getattr(size, name) for size in sizes))}" for name in ("ranks", "layers", "blocks")
+    ]
+    return ", ".join(told)
+
+
+def small_scopes() -> Iterator[Measure]:
+    """Seconds for the whole small scope of each dense kind."""
+    judged = subjects()
+    for kind in kinds():
+        if kind.name in DENSE:
+            listed = list(small_scope(kind))
+            seconds = timed(lambda c=listed: [run_case(case, judged) for case in c], time.process_time)
+            yield Measure(f"small scope of {kind.name}", seconds, "s", 4, False, f"{len(listed):,} cases")
+
+
+# ---- planning
+
+
+def warm_planning() -> Measure:
+    """Planning with known in-slot runs against writing the address columns of the same segment shapes."""
+    slots = Slots(mul=2, add=1, counts=(("kv", 8191),))
+    case = deployment("llama-3-70b", {"tp": 4}, {"tp": 8}, prompt=2048 * 32, slots=slots)
+    subject = find_subject("mapping")
+    facts = gather_facts(case)
+    plan = subject.plan(case, facts)
+    assert isinstance(plan, Writes)
+
+    def write_columns() -> None:
+        for segment in plan.segments:
+            shape = (len(segment.source_bases), len(segment.runs))
+            read, written, nbytes = (np.empty(shape, dtype=np.int64) for _ in range(3))
+            np.add(segment.source_bases[:, None], segment.runs[:, 0], out=read)
+            np.add(segment.destination_bases[:, None], segment.runs[:, 1], out=written)
+            nbytes[...] = segment.runs[:, 2]
+
+    value = ratio(lambda: subject.plan(case, facts), write_columns)
+    detail = f"{plan.run_count:,} runs in {len(plan.segments)} segments, which keep slots and runs apart"
+    return Measure("planning with known in-slot runs, against writing its columns", value, "x", 3, False, detail)
+
+
+def cold_search() -> Measure:
+    """Finding the in-slot runs of all rank pairs when nothing is cached: 80 layers, 12 ranks."""
+    case = deployment("llama-3-70b", {"tp": 4}, {"tp": 8}, prompt=32)
+    subject = find_subject("mapping")
+    facts = gather_facts(case)
+    seconds = []
+    for _ in range(ROUNDS + 1):
+        mapping.clear_caches()
+        seconds.append(timed(lambda: subject.plan(case, facts)))
+    return Measure("cold in-slot search, 80 layers, 12 ranks", 1000 * median(seconds[1:]), "ms", 20)
+
+
+# ---- judging
+
+
+def judging(layout: str, runs: str, bar: float) -> Measure:
+    """Enumerating both sides and judging a plan, against copying the same id images."""
+    model = "llama-3-70b"
+    if layout == "HND":
+        case = deployment(model, {"tp": 1}, {"tp": 2}, prompt=8, tokens_per_block=4)
+    else:
+        case = _tiny_heads()
+    facts = gather_facts(case)
+    plan = find_subject("mapping").plan(case, facts)
+    assert isinstance(plan, Writes)
+    truth = truth_of(case)
+    images = truth.source.copy(), truth.due.copy()
+
+    def judge_anew() -> None:
+        truth_of.cache_clear()
+        assert judge(case, plan)
+
+    def copy_images() -> None:
+        for image in images:
+            image.copy()
+
+    value = ratio(judge_anew, copy_images, rounds=ROUNDS)
+    ids = sum(len(image) for image in images)
+    shortest = min(int(segment.runs[:, 2].min()) for segment in plan.segments)
+    detail = f"{ids / 1e6:.1f} M ids, {plan.run_count:,} runs from {shortest} B"
+    return Measure(f"enumerating judge against copying the id images, {runs}", value, "x", bar, False, detail)
+
+
+def _tiny_heads() -> Case:
+    """NHD with heads of 8 bytes: a run for each head and token."""
+    declared = declare_gqa(64, 8, 4, 16)
+    case = deployment(declared.model, {"tp": 4}, {"tp": 8}, prompt=512, layout="NHD", native=declared.native)
+    return replace(case, slots=Slots())
+
+
+# ---- commands
+
+
+def replaying() -> Measure:
+    """``kvwitness replay`` of a small witness, the start of Python included."""
+    with tempfile.TemporaryDirectory() as directory:
+        case = next(iter(small_scope("gqa")))
+        path = save(case, directory, subject="mapping", property=("missing",))
+        arguments = [sys.executable, "-m", "kvwitness", "replay", str(path)]
+        seconds = [timed(lambda: subprocess.run(arguments, capture_output=True, check=True)) for _ in range(ROUNDS)]
+    return Measure("replay of a small witness, with the start of Python", median(seconds), "s", 1)
+
+
+def verifying() -> Measure:
+    """The default ``kvwitness verify``, on all cores."""
+    with tempfile.TemporaryDirectory() as directory:
+        arguments = [sys.executable, "-m", "kvwitness", "verify", "--json", "--out", str(Path(directory) / "out")]
+        seconds = timed(lambda: subprocess.run(arguments, capture_output=True, check=True))
+    return Measure("default verify", seconds, "s", 120)
