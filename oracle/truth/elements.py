@@ -86,16 +86,13 @@ def keys_of(case: Case, side: str) -> Keys:
 
 
 @dataclass(slots=True, eq=False)
-class Truth:
-    """All that the judge compares a plan with.
+class Frame:
+    """What both judges know of a case without a look at any byte.
 
-    ``source`` (int64): the id of every source byte. ``due`` (int64): the id due at every destination
-    byte, NEVER where nothing may come. ``klass`` (uint8): forbidden, optional or due. ``elected``
-    (int32): the source rank that must send it, -1 for none. ``owner`` (int32): the request that the
-    byte is of, -1 for none. ``heard``: by request, destination rank -> paired source ranks.
-    ``unserved``: (request, destination rank, id within the block) of indices without a paired
-    holder, over a full period of ordinals. ``lost``: request -> (destination rank, group, ordinal)
-    of a due block that no paired source holds any more.
+    ``heard``: by request, destination rank -> paired source ranks. ``unserved``: (request,
+    destination rank, id within the block) of indices without a paired holder, over a full period of
+    ordinals. ``lost``: request -> (destination rank, group, ordinal) of a due block that no paired
+    source holds any more.
     """
 
     case: Case
@@ -103,15 +100,9 @@ class Truth:
     generation: FlatSide
     context_keys: Keys
     generation_keys: Keys
-    source: np.ndarray
-    due: np.ndarray
-    klass: np.ndarray
-    elected: np.ndarray
-    owner: np.ndarray
     heard: tuple[dict[int, tuple[int, ...]], ...]
     unserved: list[tuple[int, int, int]]
     lost: dict[int, tuple[int, int, int]]
-    kept: dict[tuple[int, int], list[Stack]]
 
     @property
     def comparable(self) -> bool:
@@ -124,25 +115,57 @@ class Truth:
         )
 
 
+def frame_of(case: Case) -> Frame:
+    """The frame of ``case``; ``unserved`` and ``lost`` are empty, still to be found."""
+    sides = (case.context.topology, case.generation.topology)
+    return Frame(
+        case,
+        flatten(case, "context"),
+        flatten(case, "generation"),
+        keys_of(case, "context"),
+        keys_of(case, "generation"),
+        tuple([paired_sources(*sides, request.context_dp, request.generation_dp) for request in case.requests]),
+        [],
+        {},
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Truth(Frame):
+    """All that the enumerating judge compares a plan with.
+
+    ``source`` (int64): the id of every source byte. ``due`` (int64): the id due at every destination
+    byte, NEVER where nothing may come. ``klass`` (uint8): forbidden, optional or due. ``elected``
+    (int32): the source rank that must send it, -1 for none. ``owner`` (int32): the request that the
+    byte is of, -1 for none.
+    """
+
+    source: np.ndarray
+    due: np.ndarray
+    klass: np.ndarray
+    elected: np.ndarray
+    owner: np.ndarray
+    kept: dict[tuple[int, int], list[Stack]]
+
+
 @lru_cache(maxsize=16)
 def truth_of(case: Case, padding: str = "optional") -> Truth:
     """Enumerate both sides of ``case``. ``padding``: whether rows past the prompt are ``optional`` or ``due``."""
-    context, generation = flatten(case, "context"), flatten(case, "generation")
-    sides = (case.context.topology, case.generation.topology)
+    frame = frame_of(case)
     truth = Truth(
         case,
-        context,
-        generation,
-        keys_of(case, "context"),
-        keys_of(case, "generation"),
-        np.full(context.size, FOREIGN, dtype=np.int64),
-        np.full(generation.size, NEVER, dtype=np.int64),
-        np.full(generation.size, FORBIDDEN, dtype=np.uint8),
-        np.full(generation.size, -1, dtype=np.int32),
-        np.full(generation.size, -1, dtype=np.int32),
-        tuple(paired_sources(*sides, request.context_dp, request.generation_dp) for request in case.requests),
-        [],
-        {},
+        frame.context,
+        frame.generation,
+        frame.context_keys,
+        frame.generation_keys,
+        frame.heard,
+        frame.unserved,
+        frame.lost,
+        np.full(frame.context.size, FOREIGN, dtype=np.int64),
+        np.full(frame.generation.size, NEVER, dtype=np.int64),
+        np.full(frame.generation.size, FORBIDDEN, dtype=np.uint8),
+        np.full(frame.generation.size, -1, dtype=np.int32),
+        np.full(frame.generation.size, -1, dtype=np.int32),
         {},
     )
     fill_source(truth)

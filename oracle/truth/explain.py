@@ -53,6 +53,8 @@ def explain_verdict(case: Case, verdict: Verdict, *, limit: int = 20) -> str:
             rest = f"; for the rest {judged}, each in its place" if verdict.nbytes else ""
             return f"pass: rightly refused, {said}{rest}"
         return f"pass: {judged}, each in its place"
+    if not verdict.counts:
+        return f"fail: {verdict.reason or judged}"
     counts = ", ".join(
         f"{kind.value} {count_text(count, 'refusal' if kind is Kind.FALSE_REFUSAL else 'byte')}"
         if count

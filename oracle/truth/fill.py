@@ -14,21 +14,21 @@ from oracle.truth.reserved import INCOMPATIBLE, PADDING
 from oracle.truth.stacks import FlatSide, Stack, stacks
 
 if TYPE_CHECKING:
-    from oracle.truth.elements import Truth
+    from oracle.truth.elements import Frame, Truth
 
 
-def present(truth: Truth, side: str, request: int, ranks: tuple[Rank, ...]) -> list[int]:
+def present(frame: Frame, side: str, request: int, ranks: tuple[Rank, ...]) -> list[int]:
     """Positions in ``ranks`` of those that the request is on."""
-    if not truth.case.side(side).topology.attention_dp:
+    if not frame.case.side(side).topology.attention_dp:
         return list(range(len(ranks)))
-    home = truth.case.requests[request].dp_rank(side)
+    home = frame.case.requests[request].dp_rank(side)
     return [position for position, rank in enumerate(ranks) if rank.tp == home]
 
 
-def owned(truth: Truth, side: str, ranks: list[Rank], group: int, blocks: int) -> np.ndarray | None:
+def owned(frame: Frame, side: str, ranks: list[Rank], group: int, blocks: int) -> np.ndarray | None:
     """Whether each rank owns each block ordinal (ranks x blocks): under Helix every cp-th; None: all own all."""
-    cp = truth.case.side(side).topology.cp
-    if cp == 1 or not truth.case.model.groups[group].is_paged:
+    cp = frame.case.side(side).topology.cp
+    if cp == 1 or not frame.case.model.groups[group].is_paged:
         return None
     return np.arange(blocks) % cp == np.array([rank.cp for rank in ranks])[:, None]
 
@@ -140,7 +140,7 @@ def fill_destination(truth: Truth, padding: str) -> None:
                         klass = np.where(past & (stack.rows >= 0), OPTIONAL, klass)
                     elected = senders[0][:, None, :] if len(senders) == 1 else _by_residue(senders, blocks)
                     _store(truth, where, values, klass, elected, request, mask)
-    _note_lost(truth)
+    note_lost(truth)
 
 
 def _store(
@@ -244,27 +244,27 @@ def _senders(
     return found
 
 
-def _note_lost(truth: Truth) -> None:
+def note_lost(frame: Frame) -> None:
     """Remember due blocks that no paired source rank holds: only explicit tables can lose one."""
-    case = truth.case
+    case = frame.case
     if not any(row.side == "context" for row in case.tables):
         return
     for request in range(len(case.requests)):
-        for number, sources in truth.heard[request].items():
+        for number, sources in frame.heard[request].items():
             rank = case.generation.topology.rank(number)
-            for group, rows in truth.generation.side.slots[number].items():
+            for group, rows in frame.generation.side.slots[number].items():
                 classes = block_classes(case, request, group)
                 due = (classes == DUE) & (rows[request] >= 0)
-                mine = owned(truth, "generation", [rank], group, len(classes))
+                mine = owned(frame, "generation", [rank], group, len(classes))
                 due = due if mine is None else due & mine[0]
                 found = np.zeros(len(classes), dtype=bool)
                 for source in sources:
-                    held = truth.context.side.slots[source].get(group)
+                    held = frame.context.side.slots[source].get(group)
                     if held is not None and len(held[request]) == len(found):
                         place = case.context.topology.rank(source)
-                        theirs = owned(truth, "context", [place], group, len(found))
+                        theirs = owned(frame, "context", [place], group, len(found))
                         here = resident_blocks(case, request, group, held[request])
                         found |= here if theirs is None else here & theirs[0]
                 gone = np.flatnonzero(due & ~found)
                 if len(gone) and sources:
-                    truth.lost.setdefault(request, (number, group, int(gone[0])))
+                    frame.lost.setdefault(request, (number, group, int(gone[0])))

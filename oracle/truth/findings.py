@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from oracle.model.writes import Writes
+from oracle.model.writes import Segment, Writes
 from oracle.truth.blocks import DUE
-from oracle.truth.elements import Truth
+from oracle.truth.elements import Frame, Truth
 from oracle.truth.reserved import FOREIGN, INCOMPATIBLE, PADDING
 from oracle.truth.runs import Carried, segment_ranks
 from oracle.truth.stacks import FlatSide
@@ -35,8 +36,8 @@ def find_violations(
     """
     violations: list[Violation] = []
     counts: dict[Kind, int] = {}
-    _find_unpaired(truth, writes, violations, counts)
-    _find_outside(truth, writes, carried, violations, counts)
+    find_unpaired(truth, writes, violations, counts)
+    find_outside(truth, writes, carried.outside, carried.nowhere, violations, counts)
     sources, _, _ = segment_ranks(writes.segments)
     found = truth.source[carried.source]
     wanted = due[carried.destination]
@@ -89,9 +90,10 @@ def find_violations(
     return tuple(violations), counts
 
 
-def _find_unpaired(truth: Truth, writes: Writes, violations: list[Violation], counts: dict[Kind, int]) -> None:
+def find_unpaired(frame: Frame, writes: Writes, violations: list[Violation], counts: dict[Kind, int]) -> None:
+    """Report every segment whose sender its receiver does not hear from."""
     for segment in writes.segments:
-        heard = truth.heard[segment.request].get(segment.destination_rank, ())
+        heard = frame.heard[segment.request].get(segment.destination_rank, ())
         if segment.source_rank not in heard:
             counts[Kind.UNPAIRED_SENDER] = counts.get(Kind.UNPAIRED_SENDER, 0) + segment.nbytes
             violations.append(
@@ -107,22 +109,28 @@ def _find_unpaired(truth: Truth, writes: Writes, violations: list[Violation], co
             )
 
 
-def _find_outside(
-    truth: Truth, writes: Writes, carried: Carried, violations: list[Violation], counts: dict[Kind, int]
+def find_outside(
+    frame: Frame,
+    writes: Writes,
+    outside: list[tuple[int, int, int]],
+    nowhere: list[int],
+    violations: list[Violation],
+    counts: dict[Kind, int],
 ) -> None:
+    """Report runs that leave their slot and segments without a place, as ``Carried`` tells them."""
     clipped: dict[int, list[tuple[int, int]]] = {}
-    for number, nbytes, offset in carried.outside:
+    for number, nbytes, offset in outside:
         clipped.setdefault(number, []).append((nbytes, offset))
-    for number in carried.nowhere:
+    for number in nowhere:
         clipped.setdefault(number, []).append((writes.segments[number].nbytes, 0))
     for number, pieces in clipped.items():
         segment = writes.segments[number]
         nbytes = sum(size for size, _ in pieces)
         counts[Kind.OUT_OF_BOUNDS] = counts.get(Kind.OUT_OF_BOUNDS, 0) + nbytes
-        note = "this rank or pool does not exist" if number in carried.nowhere else "the run leaves its slot"
+        note = "this rank or pool does not exist" if number in nowhere else "the run leaves its slot"
         stride = 1
-        if number not in carried.nowhere:
-            stride = truth.generation.side.tables[segment.destination_rank].pools[segment.destination_pool].slot_stride
+        if number not in nowhere:
+            stride = frame.generation.side.tables[segment.destination_rank].pools[segment.destination_pool].slot_stride
         slot, offset = divmod(pieces[0][1], stride)
         place = Place(segment.destination_rank, segment.destination_pool, slot, offset)
         violations.append(
@@ -137,6 +145,77 @@ def _find_outside(
                 note=note,
             )
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """One byte of the destination in numbers, as a violation tells it.
+
+    ``due`` is the id due there (below 0: nothing may come), ``found`` the id that came (None:
+    nothing did), ``owner`` the request that the byte is of (-1: none), ``elected`` the source rank
+    that must send it (-1: none), ``segment`` what wrote it.
+    """
+
+    rank: int
+    pool: int
+    slot: int
+    offset: int
+    due: int
+    found: int | None
+    owner: int
+    elected: int
+    segment: Segment | None
+
+
+def describe(
+    frame: Frame, kind: Kind, nbytes: int, spot: Spot, holders: Callable[[tuple[int, ...]], tuple[int, ...]]
+) -> Violation:
+    """The violation whose first byte is ``spot``; ``holders`` says which of the paired ranks hold the due element."""
+    due = frame.generation_keys.decode(frame.case, "generation", spot.due)
+    entry = next(
+        (
+            e
+            for e in frame.generation.side.tables[spot.rank].entries
+            if e.pool == spot.pool
+            and e.offset <= spot.offset < e.offset + e.nbytes
+            and (due is None or (e.group == due.group and e.role == due.role))
+        ),
+        None,
+    )
+    found: Element | None = None
+    note = ""
+    if spot.found is not None:
+        found = frame.context_keys.decode(frame.case, "context", spot.found) if spot.found < INCOMPATIBLE else None
+        note = {FOREIGN: "a slot that holds no block of this transfer", PADDING: "padding"}.get(spot.found, "")
+    request = spot.owner
+    if request < 0 and spot.segment is not None:
+        request = spot.segment.request
+    heard = frame.heard[request].get(spot.rank, ()) if request >= 0 else ()
+    lost = frame.lost.get(request)
+    explain = (
+        "the source no longer holds this block"
+        if kind is Kind.MISSING and lost and due and lost[2] == due.ordinal
+        else ""
+    )
+    return Violation(
+        kind,
+        nbytes,
+        request if request >= 0 else None,
+        spot.segment.source_rank if spot.segment is not None else None,
+        spot.rank,
+        due.group if due else (entry.group if entry else None),
+        due.layer if due and due.layer >= 0 else (entry.layer if entry else None),
+        due.role if due else (entry.role if entry else None),
+        due.ordinal if due else None,
+        Place(spot.rank, spot.pool, spot.slot, spot.offset, spot.offset - entry.offset if entry else None),
+        due,
+        found,
+        note,
+        heard,
+        holders(heard) if due else (),
+        spot.elected if spot.elected >= 0 else None,
+        note=explain,
+    )
 
 
 class Located:
@@ -174,20 +253,17 @@ class Describer:
         self._blocks: dict[tuple[int, int, int, int], tuple[int, int] | None] = {}
 
     def written(self, kind: Kind, where: np.ndarray, violations: list[Violation]) -> None:
-        segments = self.writes.segments
         numbers = self.carried.segment[where]
-        addresses = self.carried.destination[where]
-        self._gather(kind, where, addresses, lambda i: segments[numbers[i]].source_rank, violations, numbers)
+        self._gather(kind, where, self.carried.destination[where], violations, numbers)
 
     def missing(self, addresses: np.ndarray, violations: list[Violation]) -> None:
-        self._gather(Kind.MISSING, None, addresses, lambda _: None, violations, None)
+        self._gather(Kind.MISSING, None, addresses, violations, None)
 
     def _gather(
         self,
         kind: Kind,
         where: np.ndarray | None,
         addresses: np.ndarray,
-        sender: Callable[[int], int | None],
         violations: list[Violation],
         numbers: np.ndarray | None,
     ) -> None:
@@ -204,65 +280,25 @@ class Describer:
         for index, nbytes in sorted(zip(first.tolist(), count.tolist(), strict=True)):
             if len(violations) >= LIMIT:
                 return
-            violations.append(self._violation(kind, where, addresses, sender, located, index, nbytes, numbers))
+            violations.append(self._violation(kind, where, addresses, located, index, nbytes, numbers))
 
-    def _violation(self, kind, where, addresses, sender, located, index, nbytes, numbers) -> Violation:  # type: ignore[no-untyped-def]
-        truth = self.truth
+    def _violation(self, kind, where, addresses, located, index, nbytes, numbers) -> Violation:  # type: ignore[no-untyped-def]
         address = int(addresses[index])
-        rank, pool, slot = int(located.rank[index]), int(located.pool[index]), int(located.slot[index])
-        offset = int(located.offset[index])
-        due = truth.generation_keys.decode(truth.case, "generation", int(self.due[address]))
-        entry = next(
-            (
-                e
-                for e in truth.generation.side.tables[rank].entries
-                if e.pool == pool
-                and e.offset <= offset < e.offset + e.nbytes
-                and (due is None or (e.group == due.group and e.role == due.role))
-            ),
-            None,
+        spot = Spot(
+            int(located.rank[index]),
+            int(located.pool[index]),
+            int(located.slot[index]),
+            int(located.offset[index]),
+            int(self.due[address]),
+            int(self.truth.source[self.carried.source[where[index]]]) if where is not None else None,
+            int(self.truth.owner[address]),
+            int(self.elected[address]),
+            self.writes.segments[numbers[index]] if numbers is not None else None,
         )
-        found: Element | None = None
-        note = ""
-        if where is not None:
-            number = int(truth.source[self.carried.source[where[index]]])
-            found = truth.context_keys.decode(truth.case, "context", number) if number < INCOMPATIBLE else None
-            note = {FOREIGN: "a slot that holds no block of this transfer", PADDING: "padding"}.get(number, "")
-        request = int(truth.owner[address])
-        if request < 0 and numbers is not None:
-            request = self.writes.segments[numbers[index]].request
-        heard = truth.heard[request].get(rank, ()) if request >= 0 else ()
-        elected = int(self.elected[address])
-        lost = truth.lost.get(request)
-        explain = (
-            "the source no longer holds this block"
-            if kind is Kind.MISSING and lost and due and lost[2] == due.ordinal
-            else ""
-        )
-        return Violation(
-            kind,
-            nbytes,
-            request if request >= 0 else None,
-            sender(index),
-            rank,
-            due.group if due else (entry.group if entry else None),
-            due.layer if due and due.layer >= 0 else (entry.layer if entry else None),
-            due.role if due else (entry.role if entry else None),
-            due.ordinal if due else None,
-            Place(rank, pool, slot, offset, offset - entry.offset if entry else None),
-            due,
-            found,
-            note,
-            heard,
-            self._holders(request, address, heard, due),
-            elected if elected >= 0 else None,
-            note=explain,
-        )
+        return describe(self.truth, kind, nbytes, spot, lambda heard: self._holders(address, heard))
 
-    def _holders(self, request: int, address: int, heard: tuple[int, ...], due: Element | None) -> tuple[int, ...]:
+    def _holders(self, address: int, heard: tuple[int, ...]) -> tuple[int, ...]:
         """Paired ranks whose memory holds the due element somewhere."""
-        if due is None:
-            return ()
         truth = self.truth
         flat = truth.context
         found = []

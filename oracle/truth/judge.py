@@ -10,7 +10,7 @@ from oracle.model.case import Case
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Refusal, Writes
 from oracle.truth.blocks import DUE, FORBIDDEN
-from oracle.truth.elements import Truth, truth_of
+from oracle.truth.elements import Frame, Truth, truth_of
 from oracle.truth.findings import find_violations
 from oracle.truth.runs import Carried, carry, segment_ranks
 from oracle.truth.servable import right_refusals
@@ -36,22 +36,24 @@ def judge(
     truth = truth_of(case, padding)
     if isinstance(writes, Refusal):
         writes = Writes(refusals=(writes,))
+    refused: frozenset[int] = frozenset()
     if writes.refusals:
-        verdict = _judge_refusals(truth, writes, padding, election)
-        if verdict is not None:
-            return verdict
-    return _judge_bytes(truth, writes, election)
+        settled = settle_refusals(truth, writes)
+        if isinstance(settled, Verdict):
+            return settled
+        refused = settled
+    return _judge_bytes(truth, writes, election, refused)
 
 
-def _judge_refusals(truth: Truth, writes: Writes, padding: Padding, election: Election) -> Verdict | None:
-    """A verdict where refusals settle it; None where the plan has to be judged as it stands."""
-    reasons, lost = right_refusals(truth)
+def settle_refusals(frame: Frame, writes: Writes) -> Verdict | frozenset[int]:
+    """The verdict where refusals settle it; else the requests that are rightly refused."""
+    reasons, lost = right_refusals(frame)
     false = [
         refusal
         for refusal in writes.refusals
         if not reasons
         and (refusal.request is None or refusal.request not in lost)
-        and not _all_lost(truth, refusal, lost)
+        and not _all_lost(frame, refusal, lost)
     ]
     if false:
         violations = tuple(
@@ -62,15 +64,15 @@ def _judge_refusals(truth: Truth, writes: Writes, padding: Padding, election: El
         )
         return Verdict(Outcome.FAIL, violations, {Kind.FALSE_REFUSAL: len(false)}, refusals=writes.refusals)
     refused = {refusal.request for refusal in writes.refusals}
-    if None in refused or len(refused) == len(truth.case.requests):
+    if None in refused or len(refused) == len(frame.case.requests):
         if writes.segments:
-            return None
+            return frozenset()
         return Verdict(Outcome.PASS, reason="; ".join(map(str, writes.refusals)), refusals=writes.refusals)
-    return _judge_bytes(truth, writes, election, without=frozenset(r for r in refused if r is not None))
+    return frozenset(request for request in refused if request is not None)
 
 
-def _all_lost(truth: Truth, refusal: Refusal, lost: dict[int, str]) -> bool:
-    return refusal.request is None and len(lost) == len(truth.case.requests)
+def _all_lost(frame: Frame, refusal: Refusal, lost: dict[int, str]) -> bool:
+    return refusal.request is None and len(lost) == len(frame.case.requests)
 
 
 def _judge_bytes(truth: Truth, writes: Writes, election: Election, without: frozenset[int] = frozenset()) -> Verdict:
@@ -81,7 +83,7 @@ def _judge_bytes(truth: Truth, writes: Writes, election: Election, without: froz
         gone = np.isin(truth.owner, list(without))
         due, klass, elected = due.copy(), klass.copy(), elected.copy()
         due[gone], klass[gone], elected[gone] = -1, FORBIDDEN, -1
-    unplanned = _pair_trouble(truth, writes, without) if election == "paired" else ()
+    unplanned = pair_trouble(truth, writes, without) if election == "paired" else ()
     # A lost due block has one right answer, a refusal; what the plan did instead the bytes show.
     clean = not carried.outside and not carried.nowhere and not unplanned and _runs_are_paired(truth, writes)
     if clean:
@@ -125,11 +127,11 @@ def _runs_are_paired(truth: Truth, writes: Writes) -> bool:
     )
 
 
-def _pair_trouble(truth: Truth, writes: Writes, without: frozenset[int]) -> tuple[Violation, ...]:
+def pair_trouble(frame: Frame, writes: Writes, without: frozenset[int]) -> tuple[Violation, ...]:
     """Pairs that the plan names and no overlap justifies, and pairs that it leaves out."""
     right = {
         (request, source, destination)
-        for request, heard in enumerate(truth.heard)
+        for request, heard in enumerate(frame.heard)
         if request not in without
         for destination, sources in heard.items()
         for source in sources
@@ -144,7 +146,7 @@ def _pair_trouble(truth: Truth, writes: Writes, without: frozenset[int]) -> tupl
             request,
             source,
             destination,
-            paired=truth.heard[request].get(destination, ()),
+            paired=frame.heard[request].get(destination, ()),
             note="the plan names a pair whose shares do not overlap",
         )
         for request, source, destination in sorted(named - right)
@@ -157,7 +159,7 @@ def _pair_trouble(truth: Truth, writes: Writes, without: frozenset[int]) -> tupl
             request,
             source,
             destination,
-            paired=truth.heard[request].get(destination, ()),
+            paired=frame.heard[request].get(destination, ()),
             note="the plan leaves out this pair",
         )
         for request, source, destination in sorted(right - named)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oracle.model.case import Case
-from oracle.truth.elements import Truth
+from oracle.truth.elements import Frame
 
 
 def policy_reasons(case: Case) -> tuple[str, ...]:
@@ -31,16 +31,16 @@ def policy_reasons(case: Case) -> tuple[str, ...]:
     return tuple(found)
 
 
-def right_refusals(truth: Truth) -> tuple[tuple[str, ...], dict[int, str]]:
+def right_refusals(frame: Frame) -> tuple[tuple[str, ...], dict[int, str]]:
     """(reasons to refuse the instances, request -> reason to refuse it). Empty: a refusal is false."""
-    reasons = list(policy_reasons(truth.case))
-    for request, rank, number in truth.unserved[:1]:
-        element = truth.generation_keys.decode(truth.case, "generation", number)
-        heard = truth.heard[request][rank]
+    reasons = list(policy_reasons(frame.case))
+    for request, rank, number in frame.unserved[:1]:
+        element = frame.generation_keys.decode(frame.case, "generation", number)
+        heard = frame.heard[request][rank]
         where = f"{element.role} of layer {element.layer}, {element.indices}" if element else "an index"
         reasons.append(f"{where}, due on rank {rank}, is on none of its paired ranks {list(heard)}")
     lost = {
-        request: f"block {ordinal} of {truth.case.model.groups[group].name} is due on rank {rank}; no source holds it"
-        for request, (rank, group, ordinal) in truth.lost.items()
+        request: f"block {ordinal} of {frame.case.model.groups[group].name} is due on rank {rank}; no source holds it"
+        for request, (rank, group, ordinal) in frame.lost.items()
     }
     return tuple(reasons), lost
