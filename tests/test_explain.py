@@ -450,6 +450,11 @@ def test_what_could_not_run_says_why() -> None:
     assert explain_verdict(case_of(MLA), Verdict(Outcome.NOT_RUN, reason="no device")) == "not run (no device)"
 
 
+def test_a_failure_without_a_plan_gives_its_reason() -> None:
+    verdict = Verdict(Outcome.FAIL, reason="crash: IndexError: 3 at runs.py:7")
+    assert explain_verdict(case_of(MLA), verdict) == "fail: crash: IndexError: 3 at runs.py:7"
+
+
 def test_a_verdict_counts_bytes_and_shows_the_first_arguments() -> None:
     case = case_of(MLA, prompts=8)
     rows = right(case)
