@@ -32,13 +32,14 @@ def paired_ranks(source: Topology, destination: Topology, number: int, source_dp
     Under attention DP a rank holds its requests whole: its tensor size is 1, and ``source_dp``, the
     context rank of the request, chooses among the sources. Raises ``Refused`` where ``fan`` does.
     """
-    rank = destination.rank(number)
+    rest, cp_rank = divmod(number, destination.cp)
+    pp_rank, tp_rank = divmod(rest, destination.tp)
     source_tp = 1 if source.attention_dp else source.tp
-    tp = fan(source_tp, 1, 0) if destination.attention_dp else fan(source_tp, destination.tp, rank.tp)
+    tp = fan(source_tp, 1, 0) if destination.attention_dp else fan(source_tp, destination.tp, tp_rank)
     if source.attention_dp:
         tp = range(source_dp, source_dp + 1)
-    cp = fan(source.cp, destination.cp, rank.cp)
-    stages = overlapping_stages(source.stages, destination.stages)[rank.pp]
+    cp = fan(source.cp, destination.cp, cp_rank)
+    stages = overlapping_stages(source.stages, destination.stages)[pp_rank]
     return tuple((p * source.tp + t) * source.cp + c for p in stages for t in tp for c in cp)
 
 

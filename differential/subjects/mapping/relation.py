@@ -21,7 +21,7 @@ from oracle.model.errors import InvalidCase
 from oracle.model.pages import Entry, PageTable
 from oracle.model.writes import Refusal
 
-FEW = 64
+FEW = 32
 """below this many runs plain Python is faster than NumPy"""
 
 
