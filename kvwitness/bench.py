@@ -31,7 +31,7 @@ from kvwitness.tally import Spread
 from kvwitness.witness import save
 from oracle.model.case import Case, Slots
 from oracle.model.writes import Writes
-from oracle.truth.elements import truth_of
+from oracle.truth.elements import enumerate_sides, truth_of
 from oracle.truth.judge import judge
 from strategies.cases import cases
 from strategies.deployments import deployment
@@ -232,7 +232,7 @@ def judging(layout: str, runs: str, bar: float) -> Measure:
     images = truth.source.copy(), truth.due.copy()
 
     def judge_anew() -> None:
-        truth_of.cache_clear()
+        enumerate_sides.cache_clear()
         assert judge(case, plan)
 
     def copy_images() -> None:

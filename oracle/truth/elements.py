@@ -148,9 +148,14 @@ class Truth(Frame):
     kept: dict[tuple[int, int], list[Stack]]
 
 
-@lru_cache(maxsize=16)
 def truth_of(case: Case, padding: str = "optional") -> Truth:
-    """Enumerate both sides of ``case``. ``padding``: whether rows past the prompt are ``optional`` or ``due``."""
+    """Both sides of ``case``; ``padding``: whether rows past the prompt are ``optional`` or ``due``."""
+    return enumerate_sides(case, padding)
+
+
+@lru_cache(maxsize=16)
+def enumerate_sides(case: Case, padding: str) -> Truth:
+    """Enumerate both sides of ``case`` afresh; the latest results are kept."""
     frame = frame_of(case)
     truth = Truth(
         case,
