@@ -156,11 +156,11 @@ def in_the_middle(first: Case, case: Case) -> Case:
 @given(any_case)
 def test_by_way_of_a_third_instance_the_same_bytes_arrive(case: Case) -> None:
     """From an unsplit instance, where a byte's address is its identity, to the case's sides in turn, or at once."""
-    plain = replace(case, requests=tuple(replace(each, cuts=()) for each in case.requests))
     plain = replace(
-        plain,
-        context=replace(plain.context, reserve=()),
-        generation=replace(plain.generation, reserve=()),
+        case,
+        requests=tuple(replace(each, cuts=()) for each in case.requests),
+        context=replace(case.context, reserve=()),
+        generation=replace(case.generation, reserve=()),
     )
     unsplit = replace(plain.context, topology=Topology(1, (sum(plain.context.topology.stages),)))
     to_second = replace(
@@ -336,10 +336,8 @@ def test_a_layer_that_plays_no_part_changes_nothing_for_the_others(case: Case, a
     moves = moves_of(other, second)
     roles = sum(len(each.buffers) for each in other.model.groups)
     own = sum(len(each.buffers) for each in case.model.groups)
+    moves = moves[moves[:, column("written")] // WIDE // roles < case.model.layers]
     for name in ("read", "written"):
-        code, byte = np.divmod(moves[:, column(name)], WIDE)
-        layer, role = np.divmod(code, roles)
-        moves = moves[layer < case.model.layers] if name == "written" else moves
         code, byte = np.divmod(moves[:, column(name)], WIDE)
         layer, role = np.divmod(code, roles)
         moves[:, column(name)] = (layer * own + role) * WIDE + byte
