@@ -11,7 +11,16 @@ from strategies import numbers as n
 from strategies.numbers import Numbers
 
 LAYOUTS = (("HND", "HND"), ("NHD", "NHD"), ("HND", "NHD"), ("NHD", "HND"))
-PACKINGS = ("coalesced", "interleaved", "separate")
+# One pool a role on one side alone is rare: managers give key and value one pool, and the legacy sender relies on it.
+_PACKINGS = (
+    ("coalesced", "coalesced"),
+    ("interleaved", "coalesced"),
+    ("coalesced", "interleaved"),
+    ("separate", "coalesced"),
+    ("coalesced", "separate"),
+    ("separate", "separate"),
+    ("interleaved", "separate"),
+)
 _REVERSED = ((False, False), (True, False), (False, True), (True, True))
 
 
@@ -37,8 +46,8 @@ def _other_width(model: Model) -> tuple[tuple[str, int], ...]:
 
 
 @lru_cache(maxsize=4096)
-def _packing(model: Model, rule: int) -> tuple[tuple[str, str], ...]:
-    return tuple((group.name, PACKINGS[rule]) for group in model.groups)
+def _packing(model: Model, rule: str) -> tuple[tuple[str, str], ...]:
+    return tuple((group.name, rule) for group in model.groups)
 
 
 def make_instance(
@@ -48,17 +57,17 @@ def make_instance(
     *,
     layout: str = "HND",
     reverse: bool = False,
-    packing: int = 0,
+    packing: str = "coalesced",
     other_width: bool = False,
 ) -> Instance:
-    """An instance of ``model``; ``layout`` is left out where the model has no heads, ``packing`` is an index."""
+    """An instance of ``model``, whose groups are all packed alike; ``layout`` is left out where there are no heads."""
     return _instance(
         topology,
         tokens_per_block,
         layout if has_heads(model) else "",
         tuple(range(model.layers - 1, -1, -1)) if reverse and model.layers > 1 else (),
         _other_width(model) if other_width else (),
-        _packing(model, packing) if packing else (),
+        _packing(model, packing) if packing != "coalesced" else (),
     )
 
 
@@ -89,6 +98,7 @@ def draw_instances(
     other_block = numbers(n.OTHER_BLOCK) and tokens_per_block > 1
     layouts = LAYOUTS[numbers(n.LAYOUT)]
     reversed_ = _REVERSED[numbers(n.LAYER_ORDER)]
+    packings = _PACKINGS[numbers(n.PACKING)]
     return (
         make_instance(
             model,
@@ -96,7 +106,7 @@ def draw_instances(
             tokens_per_block,
             layout=layouts[0],
             reverse=reversed_[0],
-            packing=numbers(n.CONTEXT_PACKING),
+            packing=packings[0],
         ),
         make_instance(
             model,
@@ -104,7 +114,7 @@ def draw_instances(
             tokens_per_block * 2 if other_block else tokens_per_block,
             layout=layouts[1],
             reverse=reversed_[1],
-            packing=numbers(n.GENERATION_PACKING),
+            packing=packings[1],
             other_width=numbers(n.OTHER_WIDTH) > 0,
         ),
     )

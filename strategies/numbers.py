@@ -71,27 +71,26 @@ _SHAPE: list[Concept] = []
 FIRST_THAT_MEETS = Number("first_that_meets")
 SECOND_THAT_MEETS = Number("second_that_meets")
 KIND = Number("kind")
-NO_DIVISOR = Concept("no_divisor", 3)
+NO_DIVISOR = Concept("no_divisor", 25)
 OTHER_WIDTH = Concept("other_width", 1.2)
 OTHER_BLOCK = Concept("other_block", 1.5)
 HELIX_WITH_DP = Concept("helix_with_attention_dp", 15)
 HELIX_TWICE = Concept("helix_on_both_sides", 6)
 REQUESTS = Concept("requests", 0.4, 10, 0.4, 8, 6)
-CONTEXT_STAGES = Concept("context_stages", 16, 3)
-GENERATION_STAGES = Concept("generation_stages", 18, 4, 1)
+CONTEXT_STAGES = Concept("context_stages", 18, 4)
+GENERATION_STAGES = Concept("generation_stages", 20, 5, 1)
 HELIX = Concept("helix", 12, 5, 2)
-CONTEXT_DP = Concept("context_attention_dp", 18)
-GENERATION_DP = Concept("generation_attention_dp", 20)
-UNEQUAL_TP = Concept("unequal_tp", 32, 28)
-TP = Number("tp")
+CONTEXT_DP = Concept("context_attention_dp", 16)
+GENERATION_DP = Concept("generation_attention_dp", 18)
+CONTEXT_TP = Concept("context_tp", 34, 5, 17, 3, 3)
+GENERATION_TP = Concept("generation_tp", 34, 5, 17, 3, 3)
 LAYERS = Concept("layers", 42, 14, 6, 3, 2)
 TOKENS_PER_BLOCK = Concept("tokens_per_block", 34, 18, 26, 6)
-CONTEXT_CUT = Concept("context_cut", *[1] * 30)
-GENERATION_CUT = Concept("generation_cut", *[1] * 40)
-LAYOUT = Concept("layout", 18, 16, 16)
+CONTEXT_CUT = Concept("context_cut", *[0.4] * 140)
+GENERATION_CUT = Concept("generation_cut", *[0.4] * 140)
+LAYOUT = Concept("layout", 22, 8, 8)
 LAYER_ORDER = Concept("layer_order", 8, 8, 6)
-CONTEXT_PACKING = Concept("context_packing", 12, 12)
-GENERATION_PACKING = Concept("generation_packing", 12, 12)
+PACKING = Concept("packing", 6, 6, 3, 3, 9, 2)
 SHARED_PREFIX = Concept("shared_prefix", 8, 3, 3)
 SHARED_BLOCKS = Number("shared_blocks")
 SHARED_ROWS = Concept("shared_rows", 30, 20)
@@ -99,7 +98,7 @@ CHUNKS = Concept("chunks", 12, 8)
 CHUNK_ENDS = (Number("first_chunk_end"), Number("second_chunk_end"))
 PROMPT_BLOCKS = tuple(Concept(f"prompt_blocks_{i}", 22, 36, 20, 8, 3) for i in range(MOST_REQUESTS))
 PROMPT_ROWS = tuple(Concept(f"prompt_rows_{i}", 30, 25, 15) for i in range(MOST_REQUESTS))
-CACHED = tuple(Concept(f"cached_{i}", 5, 5, 5, 3, 2, 1) for i in range(MOST_REQUESTS))
+CACHED = tuple(Concept(f"cached_{i}", 4, 4, 4, 2, 1, 1) for i in range(MOST_REQUESTS))
 CONTEXT_REQUEST_DP = tuple(Number(f"context_rank_{i}") for i in range(MOST_REQUESTS))
 GENERATION_REQUEST_DP = tuple(Number(f"generation_rank_{i}") for i in range(MOST_REQUESTS))
 SLOT_MUL = Concept("slot_mul", *[11] * 6)
@@ -110,24 +109,20 @@ WIDTH = len(_SHAPE)
 """Numbers of a case."""
 
 MAY_MEET = (
-    UNEQUAL_TP,
     HELIX,
     CONTEXT_DP,
     GENERATION_DP,
     CONTEXT_STAGES,
     GENERATION_STAGES,
-    CONTEXT_CUT,
-    GENERATION_CUT,
     LAYOUT,
     LAYER_ORDER,
-    CONTEXT_PACKING,
-    GENERATION_PACKING,
+    PACKING,
     REQUESTS,
     SHARED_PREFIX,
     CACHED[0],
     CHUNKS,
 )
-"""Concepts that are drawn to meet in pairs."""
+"""Concepts that are drawn to meet in pairs; those not among them are common anyway, or a matter of the kind."""
 
 
 def _meeting() -> tuple[Concept | None, ...]:

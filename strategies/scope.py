@@ -13,9 +13,8 @@ from oracle.model.topology import Topology
 from strategies import kinds as registry
 from strategies.instances import LAYOUTS, has_heads, make_instance
 from strategies.kinds.protocol import Declaration, Kind, Surroundings
-from strategies.topologies import Grid, Shape, cuts, make_topology
+from strategies.topologies import TENSOR_SIZES, Grid, Shape, cuts, make_topology
 
-TENSOR_SIZES = (1, 2, 3, 4, 6, 8)
 CONTEXT_PARALLEL = 2
 
 # The most cases of a scope, for each of its layer counts; models of a kind that are combined with every pair.

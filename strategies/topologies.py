@@ -10,7 +10,7 @@ from oracle.model.errors import InvalidCase, require_whole
 from oracle.model.topology import Topology
 from strategies import numbers as n
 from strategies.kinds.protocol import Kind, Surroundings
-from strategies.numbers import Numbers, pick
+from strategies.numbers import Concept, Numbers
 
 MOST_RANKS = 8
 """Ranks of one side of a drawn case."""
@@ -96,11 +96,7 @@ NAMED_GRIDS = tuple(
 )
 """The 7 context × 9 generation topologies of the grid that upstream names (spec: mapping, the grid)."""
 
-# Pairs of tensor sizes, simplest first, common ones repeated.
-_EQUAL = (*[(1, 1)] * 4, *[(2, 2)] * 5, (3, 3), (4, 4))
-_FINER = (*[(1, 2)] * 12, *[(1, 3)] * 2, *[(1, 4)] * 4, *[(2, 4)] * 6, (1, 6), (2, 6), (3, 6), (1, 8), (2, 8), (4, 8))
-_PAIRS = (_EQUAL, _FINER, tuple((fine, coarse) for coarse, fine in _FINER))
-_NO_DIVISOR = (((2, 3), (3, 4)), ((3, 2), (4, 3)))
+TENSOR_SIZES = (1, 2, 3, 4, 6, 8)
 
 
 @lru_cache(maxsize=4096)
@@ -111,41 +107,31 @@ def make_topology(tp: int, stages: tuple[int, ...], cp: int, attention_dp: bool)
 def draw_grid(numbers: Numbers, kind: Kind) -> Grid:
     """The shapes of both sides, at most ``MOST_RANKS`` ranks each and, but for a few percent, such that they pair up.
 
-    Tensor sizes depend on their own numbers alone; cp and then pp take the room that is left. So a number that is
-    lowered does not change another size.
+    Tensor sizes depend on their own numbers; cp and then pp take the room that is left. So a number is not lowered at
+    the price of what another one gives.
     """
     context_dp = numbers(n.CONTEXT_DP) > 0 and kind.attention_dp
     generation_dp = numbers(n.GENERATION_DP) > 0 and kind.attention_dp
     helix = numbers(n.HELIX) if kind.helix else 0
     context_pp = 1 + numbers(n.CONTEXT_STAGES)
     generation_pp = 1 + numbers(n.GENERATION_STAGES)
-    if numbers.must_meet(n.CONTEXT_CUT):
-        context_pp = max(context_pp, 2)
-    if numbers.must_meet(n.GENERATION_CUT):
-        generation_pp = max(generation_pp, 2)
     if numbers.must_meet(n.CHUNKS):
         # A chunked prefill needs one stage on the context side, and no Helix.
-        if not (numbers.must_meet(n.CONTEXT_STAGES) or numbers.must_meet(n.CONTEXT_CUT)):
-            context_pp = 1
-        if not numbers.must_meet(n.HELIX):
-            helix = 0
+        context_pp = context_pp if numbers.must_meet(n.CONTEXT_STAGES) else 1
+        helix = helix if numbers.must_meet(n.HELIX) else 0
+    context_tp, context_dp = _tensor(numbers, n.CONTEXT_TP, context_dp, n.CONTEXT_DP)
+    generation_tp, generation_dp = _tensor(numbers, n.GENERATION_TP, generation_dp, n.GENERATION_DP)
     # NO_DIVISOR, HELIX_WITH_DP and HELIX_TWICE are for instances that cannot be paired, or by one subject alone. They
     # only let happen what other numbers ask for: without them, the case keeps the feature that it shows.
+    if not (context_dp or generation_dp or numbers(n.NO_DIVISOR)):
+        less, more = sorted((context_tp, generation_tp))
+        if more % less:
+            context_tp = generation_tp = less
     if helix and generation_dp and not numbers(n.HELIX_WITH_DP):
         if numbers.must_meet(n.GENERATION_DP):
             helix = 0
         else:
             generation_dp = False
-    unequal = numbers(n.UNEQUAL_TP)
-    pairs = _PAIRS[unequal]
-    if unequal and numbers(n.NO_DIVISOR) and not (context_dp or generation_dp):
-        pairs = _NO_DIVISOR[unequal - 1]
-    context_tp, generation_tp = pick(pairs, numbers(n.TP))
-    # Attention DP over one rank is none.
-    context_tp, context_dp = _with_dp(context_tp, context_dp, context_dp and numbers.must_meet(n.CONTEXT_DP))
-    generation_tp, generation_dp = _with_dp(
-        generation_tp, generation_dp, generation_dp and numbers.must_meet(n.GENERATION_DP)
-    )
     cp = min(1 + helix, MOST_RANKS // generation_tp)
     context_cp = min(2, MOST_RANKS // context_tp) if cp > 1 and numbers(n.HELIX_TWICE) and not context_dp else 1
     context_pp = min(context_pp, MOST_RANKS // (context_tp * context_cp)) if kind.stages else 1
@@ -153,8 +139,12 @@ def draw_grid(numbers: Numbers, kind: Kind) -> Grid:
     return _grid((context_tp, context_pp, context_cp, context_dp), (generation_tp, generation_pp, cp, generation_dp))
 
 
-def _with_dp(tp: int, attention_dp: bool, must_meet: bool) -> tuple[int, bool]:
-    return (2, True) if must_meet and tp == 1 else (tp, attention_dp and tp > 1)
+def _tensor(numbers: Numbers, size: Concept, attention_dp: bool, feature: Concept) -> tuple[int, bool]:
+    """Tensor size and attention DP of one side: over one rank there is none, unless it is among what must meet."""
+    tp = TENSOR_SIZES[numbers(size)]
+    if attention_dp and tp == 1:
+        return (2, True) if numbers.must_meet(feature) else (1, False)
+    return tp, attention_dp
 
 
 _Sizes = tuple[int, int, int, bool]
@@ -184,7 +174,7 @@ def cuts(layers: int, stages: int) -> tuple[tuple[int, ...], ...]:
     return tuple(sorted(found, key=lambda cut: (cut != even, cut.count(0), max(cut) - min(cut), cut)))
 
 
-EMPTY_FROM = 21
+EMPTY_FROM = 71
 """The least value of a cut that asks for an empty stage; those below ask for uneven stages that all hold layers."""
 
 
