@@ -75,6 +75,8 @@ def run_case(
             raise InvalidCase("subjects", [each.name for each in subjects], "expected subjects of distinct names")
         try:
             plan = subject.plan(case, facts)
+            if not isinstance(plan, Writes | Refusal):
+                raise TypeError(f"{name} returned {plan!r}, expected Writes or a Refusal")
         except Exception as error:
             result.verdicts[name] = crashed(error)
             if engine is not None:

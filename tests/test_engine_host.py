@@ -19,6 +19,7 @@ from differential.engines.memory import GUARD, execute, planes, planes_of
 from oracle.model.case import Case
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Refusal, Segment, Writes
+from oracle.truth.explain import explain
 from oracle.truth.judge import judge
 from oracle.truth.verdict import Kind, Outcome, Verdict
 from tests import golden
@@ -206,7 +207,12 @@ def test_a_violation_names_place_due_and_what_came() -> None:
     assert violation.due is not None and violation.found is not None
     assert (dict(violation.due.indices)["H"], dict(violation.found.indices)["H"]) == (0, 1)
     assert (violation.paired, violation.elected) == ((0,), 0)
+    assert violation.holders == (0,)
     assert violation.place is not None and violation.place.in_buffer == 0
+    told = explain(case, verdict)
+    assert "due      key of layer 0, block 0, head 0, token 0, element 0 (content 0)\n" in told
+    assert "came     key of layer 0, block 0, head 1, token 0, element 0 (content 0)\n" in told
+    assert "differs  head 1 in place of 0\n" in told
     assert execute(case, replace(plan, segments=(shifted, *others)), HOST, election="own").violations[0].elected is None
 
 
@@ -219,6 +225,7 @@ def test_bytes_of_another_owner_are_stale_and_wrong() -> None:
     verdict = execute(case, replace(plan, segments=(moved,)), HOST)
     assert seen(verdict) == {Kind.STALE_SOURCE: 8, Kind.WRONG_ELEMENT: 8}
     assert verdict.violations[0].found_note == "a slot that holds no block of this transfer"
+    assert "came     a slot that holds no block of this transfer\n" in explain(case, verdict)
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
@@ -341,10 +348,8 @@ def test_an_engine_that_writes_to_the_source_is_caught() -> None:
 
     case = case_of(HEADS)
     verdict = execute(case, right_plan(case), Swapping())
-    assert verdict.counts == {Kind.STRAY: 1}
-    (violation,) = verdict.violations
-    assert violation.note == "the engine changed the memory of the source: the place is there"
-    assert violation.place is not None and (violation.place.slot, violation.place.offset) == (0, 3)
+    assert (verdict.outcome, verdict.counts) == (Outcome.FAIL, {})
+    assert verdict.reason == ("the engine changed 1 B of the source, the first at pool 0 slot 0 +3 of context rank 0")
     assert execute(case, right_plan(case), HOST), "the mistake must not outlive its run"
 
 

@@ -132,6 +132,13 @@ def test_an_invalid_case_raised_by_a_subject_is_a_crash() -> None:
     assert verdict.reason.startswith("crash: InvalidCase: tp = 3 is not possible: expected 2 at ")
 
 
+def test_what_is_no_plan_is_a_crash() -> None:
+    result = run_case(case_of(HEADS), [Spy(change=lambda plan: None)], engine=ENGINE)
+    assert result.verdicts["spy"].outcome is Outcome.FAIL
+    assert result.verdicts["spy"].reason.startswith("crash: TypeError: spy returned None, expected Writes or a Refusal")
+    assert result.landed["spy"].outcome is Outcome.NOT_RUN
+
+
 def test_an_interrupt_is_not_taken_for_a_crash() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_case(case_of(HEADS), [Crashing(error=KeyboardInterrupt)])

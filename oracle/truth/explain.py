@@ -107,7 +107,8 @@ def _argument(case: Case, it: Violation) -> Iterable[tuple[str, str]]:
         yield "due", element_text(case, "generation", it.due) + _optional(case, it)
     if it.kind is Kind.STRAY:
         yield "because", _forbidden(case, it)
-    if it.source is not None and it.place is not None:
+    # Memory shows what came, not who sent it.
+    if it.place is not None and (it.source is not None or it.found or it.found_note):
         yield "came", _came(case, it)
         if it.kind is Kind.WRONG_ELEMENT and it.due and it.found:
             yield "differs", _differences(case, it.due, it.found)
@@ -124,12 +125,12 @@ def _argument(case: Case, it: Violation) -> Iterable[tuple[str, str]]:
 
 def _came(case: Case, it: Violation) -> str:
     what = element_text(case, "context", it.found) if it.found else it.found_note
-    sender = rank_text(case, "context", it.source)
+    sender = f", from {rank_text(case, 'context', it.source)}" if it.source is not None else ""
     where = f", pool {it.read.pool} slot {it.read.slot} +{it.read.offset}" if it.read else ""
     if not what:
         other = "no element: the sides cut elements or blocks differently"
         what = other if it.kind is Kind.WRONG_ELEMENT else "bytes"
-    return f"{what}, from {sender}{where}"
+    return f"{what}{sender}{where}"
 
 
 def _differences(case: Case, due: Element, found: Element) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,8 +11,8 @@ from differential.engines.memory.planes import GUARD, Arena, Planes
 from differential.engines.memory.reach import Beyond
 from oracle.model.writes import Writes
 from oracle.truth.elements import Truth
-from oracle.truth.findings import LIMIT, Located
-from oracle.truth.reserved import FOREIGN, INCOMPATIBLE, PADDING
+from oracle.truth.findings import LIMIT, Located, Spot, describe
+from oracle.truth.reserved import FOREIGN
 from oracle.truth.verdict import Kind, Outcome, Place, Verdict, Violation
 
 
@@ -27,11 +28,13 @@ def judge_landed(
 ) -> Verdict:
     """The verdict on the destination's memory (``words``, one for each arena position).
 
-    ``beyond``: what the engine could not be given. ``changed``: source positions that it changed.
-    ``refused``: requests of which nothing is due and nothing may come. ``elects``: whether violations
-    name the elected sender. Per byte: out of bounds (a
-    guard changed, or a guard of the source arrived) and then nothing more; stale source; stray, then
-    nothing more; wrong element or torn. A due byte is missing only if nothing reached it.
+    ``beyond``: what the engine could not be given. ``changed``: source positions that it changed,
+    which fails whatever landed. ``refused``: requests of which nothing is due and nothing may come.
+    ``elects``: whether violations name the elected sender.
+
+    Per byte: out of bounds (a guard changed, or a guard of the source arrived), then nothing more;
+    stale source; stray, then nothing more; wrong element or torn. A due byte is missing only if
+    nothing reached it.
     """
     expected, due = planes.expected, planes.due
     if refused:
@@ -43,20 +46,26 @@ def judge_landed(
     wrong &= ~untouched | due
     trouble = np.flatnonzero(wrong)
     nbytes = int(len(words) - planes.destination.guards - np.count_nonzero(untouched))
-    if not len(trouble) and not beyond and not len(changed):
+    if not (len(trouble) or beyond or len(changed)):
         return Verdict(Outcome.PASS, nbytes=nbytes, runs=writes.run_count, refusals=writes.refusals)
     violations: list[Violation] = []
     counts: dict[Kind, int] = {}
-    for violation in (*_cut_off(planes.truth, writes, beyond), *_overwritten(planes.source_arena, changed)):
+    for violation in _cut_off(planes.truth, writes, beyond):
         counts[violation.kind] = counts.get(violation.kind, 0) + violation.nbytes
         violations.append(violation)
-    describe = Describer(planes, expected, elects)
+    tell = Describer(planes, expected, elects)
     for kind, positions in _sorted_out(planes, words, expected, trouble):
         if len(positions):
             counts[kind] = counts.get(kind, 0) + len(positions)
-            describe(kind, positions, words[positions], violations)
+            tell(kind, positions, words[positions], violations)
     return Verdict(
-        Outcome.FAIL, tuple(violations), counts, nbytes=nbytes, runs=writes.run_count, refusals=writes.refusals
+        Outcome.FAIL,
+        tuple(violations),
+        counts,
+        nbytes=nbytes,
+        runs=writes.run_count,
+        reason=_overwritten(planes.source_arena, changed),
+        refusals=writes.refusals,
     )
 
 
@@ -96,17 +105,16 @@ def _cut_off(truth: Truth, writes: Writes, beyond: Beyond) -> Iterator[Violation
         )
 
 
-def _overwritten(arena: Arena, positions: np.ndarray) -> Iterator[Violation]:
-    if len(positions):
-        rank, pool, offset = arena.locate(int(positions[0]))
-        stride = arena.flat.side.tables[rank].pools[pool].slot_stride
-        yield Violation(
-            Kind.STRAY,
-            len(positions),
-            source=rank,
-            place=Place(rank, pool, *divmod(offset, stride)),
-            note="the engine changed the memory of the source: the place is there",
-        )
+def _overwritten(arena: Arena, positions: np.ndarray) -> str:
+    """What an engine did to the source, which it may only read; no plan asks for it, so it is no violation of one."""
+    if not len(positions):
+        return ""
+    rank, pool, offset = arena.locate(int(positions[0]))
+    slot, within = divmod(offset, arena.flat.side.tables[rank].pools[pool].slot_stride)
+    return (
+        f"the engine changed {len(positions)} B of the source, the first at pool {pool} slot {slot} +{within} "
+        f"of context rank {rank}"
+    )
 
 
 class Describer:
@@ -149,42 +157,23 @@ class Describer:
 
     def _violation(self, kind: Kind, nbytes: int, place: Place, address: int, wanted: int, word: int) -> Violation:
         truth = self.planes.truth
-        due = truth.generation_keys.decode(truth.case, "generation", wanted)
-        entry = next(
-            (
-                entry
-                for entry in truth.generation.side.tables[place.rank].entries
-                if entry.pool == place.pool
-                and entry.offset <= place.offset < entry.offset + entry.nbytes
-                and (due is None or (entry.group == due.group and entry.role == due.role))
-            ),
-            None,
-        )
-        found, found_note = self._came(word)
-        request = int(truth.owner[address])
-        elected = int(truth.elected[address])
-        return Violation(
-            kind,
-            nbytes,
-            request if request >= 0 else None,
-            None,
+        found, note = self._came(word)
+        spot = Spot(
             place.rank,
-            due.group if due else (entry.group if entry else None),
-            due.layer if due and due.layer >= 0 else (entry.layer if entry else None),
-            due.role if due else (entry.role if entry else None),
-            due.ordinal if due else None,
-            Place(place.rank, place.pool, place.slot, place.offset, place.offset - entry.offset if entry else None),
-            due,
+            place.pool,
+            place.slot,
+            place.offset,
+            wanted,
             found,
-            found_note,
-            truth.heard[request].get(place.rank, ()) if request >= 0 else (),
-            (),
-            elected if elected >= 0 and self.elects else None,
-            note="in memory",
+            int(truth.owner[address]),
+            int(truth.elected[address]) if self.elects else -1,
+            None,
         )
+        told = describe(truth, kind, nbytes, spot, lambda heard: self._holders(wanted, heard))
+        return replace(told, found_note=note) if note else told
 
-    def _came(self, word: int):  # type: ignore[no-untyped-def]
-        """(element, what it is instead) of a word that landed."""
+    def _came(self, word: int) -> tuple[int | None, str]:
+        """(identity that landed, if it is one; what it is instead, where the identity does not tell)."""
         planes = self.planes
         if word == planes.never:
             return None, ""
@@ -193,11 +182,24 @@ class Describer:
             return None, "bytes of several elements, or of some passes only"
         if number == len(planes.ids):
             return None, "a guard of the source"
-        identity = int(planes.ids[number])
-        note = {FOREIGN: "a slot that holds no block of this transfer", PADDING: "padding"}.get(identity, "")
-        if identity >= INCOMPATIBLE:
-            return None, note
-        return planes.truth.context_keys.decode(planes.truth.case, "context", identity), note
+        return int(planes.ids[number]), ""
+
+    def _holders(self, wanted: int, heard: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of the ranks ``heard`` whose memory holds the due identity."""
+        arena = self.planes.source_arena
+        numbers = np.flatnonzero(self.planes.ids == wanted)
+        found = []
+        for rank in heard if len(numbers) else ():
+            words = self.planes.words_of(numbers)
+            for start, end in arena.spans[rank]:
+                here = [
+                    plane[start:end] == (int(words[0]) >> 8 * digit) & 255
+                    for digit, plane in enumerate(self.planes.source)
+                ]
+                if np.logical_and.reduce(here).any():
+                    found.append(rank)
+                    break
+        return tuple(found)
 
     def _guards(self, positions: np.ndarray) -> Iterator[Violation]:
         """One violation for each pool whose guard was changed."""
