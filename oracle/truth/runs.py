@@ -34,67 +34,81 @@ def byte_offsets(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 def carry(truth: Truth, writes: Writes) -> Carried:
     """Expand a plan to bytes; runs that leave their slot on either side are clipped to it."""
-    sources: list[np.ndarray] = []
-    destinations: list[np.ndarray] = []
-    owners: list[int] = []
-    lengths: list[int] = []
-    outside: list[tuple[int, int, int]] = []
-    nowhere: list[int] = []
-    for number, segment in enumerate(writes.segments):
-        if not _exists(truth.context, segment.source_rank, segment.source_pool) or not _exists(
-            truth.generation, segment.destination_rank, segment.destination_pool
-        ):
-            nowhere.append(number)
-            continue
-        read = segment.source_bases[:, None] + segment.runs[:, 0]
-        written = segment.destination_bases[:, None] + segment.runs[:, 1]
-        width = segment.runs[:, 2]
-        source_room = _room(truth.context, segment.source_rank, segment.source_pool, read)
-        destination_room = _room(truth.generation, segment.destination_rank, segment.destination_pool, written)
-        room = np.minimum(source_room, destination_room)
-        read = read + truth.context.starts[segment.source_rank][segment.source_pool]
-        target = written + truth.generation.starts[segment.destination_rank][segment.destination_pool]
-        if (room >= width).all() and (width >= 0).all():
-            from_offsets = byte_offsets(segment.runs[:, 0], width)
-            to_offsets = byte_offsets(segment.runs[:, 1], width)
-            start = truth.context.starts[segment.source_rank][segment.source_pool]
-            end = truth.generation.starts[segment.destination_rank][segment.destination_pool]
-            sources.append(((segment.source_bases + start)[:, None] + from_offsets).ravel())
-            destinations.append(((segment.destination_bases + end)[:, None] + to_offsets).ravel())
-        else:
-            widths = np.broadcast_to(width, read.shape)
-            kept = np.clip(np.minimum(widths, room), 0, None)
-            short = np.argwhere(kept < widths)
-            for slot, run in short:
-                outside.append((number, int(widths[slot, run] - kept[slot, run]), int(written[slot, run])))
-            flat = kept.ravel()
-            some = flat > 0
-            sources.append(byte_offsets(read.ravel()[some], flat[some]))
-            destinations.append(byte_offsets(target.ravel()[some], flat[some]))
-        owners.append(number)
-        lengths.append(len(sources[-1]))
+    nowhere = [
+        number
+        for number, segment in enumerate(writes.segments)
+        if not exists(truth.context, segment.source_rank, segment.source_pool)
+        or not exists(truth.generation, segment.destination_rank, segment.destination_pool)
+    ]
+    real = [number for number in range(len(writes.segments)) if number not in nowhere] if nowhere else None
+    segments = writes.segments if real is None else [writes.segments[number] for number in real]
     empty = np.zeros(0, dtype=np.int64)
+    if not segments:
+        return Carried(empty, empty, empty, [], nowhere)
+    numbers = np.arange(len(segments)) if real is None else np.array(real)
+    slots = np.array([len(segment.source_bases) for segment in segments])
+    runs = np.array([len(segment.runs) for segment in segments])
+    # Run k of a segment is (slot k // runs, in-slot run k % runs).
+    total = slots * runs
+    owner = np.arange(len(segments)).repeat(total)
+    within = np.arange(len(owner)) - (total.cumsum() - total)[owner]
+    slot, run = np.divmod(within, runs[owner])
+    slot += (slots.cumsum() - slots)[owner]
+    run += (runs.cumsum() - runs)[owner]
+    table = np.concatenate([segment.runs for segment in segments])
+    width = table[run, 2]
+    read = np.concatenate([segment.source_bases for segment in segments])[slot] + table[run, 0]
+    written = np.concatenate([segment.destination_bases for segment in segments])[slot] + table[run, 1]
+    sources = [(segment.source_rank, segment.source_pool) for segment in segments]
+    targets = [(segment.destination_rank, segment.destination_pool) for segment in segments]
+    least = np.minimum(_rooms(truth.context, sources, owner, read), _rooms(truth.generation, targets, owner, written))
+    outside: list[tuple[int, int, int]] = []
+    if (least < width).any() or (width < 0).any():
+        kept = np.clip(np.minimum(width, least), 0, None)
+        for position in np.flatnonzero(kept < width).tolist():
+            number = int(numbers[owner[position]])
+            outside.append((number, int(width[position] - kept[position]), int(written[position])))
+        some = kept > 0
+        owner, read, written, width = owner[some], read[some], written[some], kept[some]
+    first = np.array([truth.context.starts[rank][pool] for rank, pool in sources])
+    second = np.array([truth.generation.starts[rank][pool] for rank, pool in targets])
     return Carried(
-        np.concatenate(sources) if sources else empty,
-        np.concatenate(destinations) if destinations else empty,
-        np.repeat(np.array(owners, dtype=np.int64), np.array(lengths, dtype=np.int64)) if owners else empty,
+        byte_offsets(read + first[owner], width),
+        byte_offsets(written + second[owner], width),
+        numbers[owner].repeat(width),
         outside,
         nowhere,
     )
 
 
-def _exists(flat: FlatSide, rank: int, pool: int) -> bool:
+def _rooms(flat: FlatSide, pools: list[tuple[int, int]], owner: np.ndarray, address: np.ndarray) -> np.ndarray:
+    """``room`` of every run at once; ``owner`` is the position of its pool in ``pools``."""
+    tables = flat.side.tables
+    what = [tables[rank].pools[pool] for rank, pool in pools]
+    if any([pool.layer_stride for pool in what]):
+        found = np.zeros(len(address), dtype=np.int64)
+        for position, (rank, pool) in enumerate(pools):
+            mine = owner == position
+            found[mine] = room(flat, rank, pool, address[mine])
+        return found
+    sizes = np.array([(pool.slot_bytes, pool.slot_stride, pool.count * pool.slot_stride) for pool in what])[owner]
+    left = sizes[:, 0] - address % sizes[:, 1]
+    return np.where((address >= 0) & (address < sizes[:, 2]) & (left > 0), left, 0)
+
+
+def exists(flat: FlatSide, rank: int, pool: int) -> bool:
+    """Whether the side has this rank and the rank this pool."""
     return 0 <= rank < len(flat.starts) and 0 <= pool < len(flat.starts[rank])
 
 
-def _room(flat: FlatSide, rank: int, pool: int, address: np.ndarray) -> np.ndarray:
+def room(flat: FlatSide, rank: int, pool: int, address: np.ndarray) -> np.ndarray:
     """Bytes from each pool-relative address to the end of the slot that it lies in; 0 outside every slot."""
     table = flat.side.tables[rank]
     what = table.pools[pool]
     within = address % what.layer_stride if what.layer_stride else address
-    room = what.slot_bytes - within % what.slot_stride
+    left = what.slot_bytes - within % what.slot_stride
     legal = (address >= 0) & (address < table.pool_extent(pool)) & (within < what.count * what.slot_stride)
-    return np.where(legal & (room > 0), room, 0)
+    return np.where(legal & (left > 0), left, 0)
 
 
 def segment_ranks(segments: tuple[Segment, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
