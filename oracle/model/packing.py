@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from oracle.model.buffers import Buffer, LayerGroup, Model
+from oracle.model.buffers import Buffer, LayerGroup, Model, Placement
 from oracle.model.counts import buffer_bytes
 from oracle.model.errors import InvalidCase
 from oracle.model.instance import Instance
@@ -21,6 +21,7 @@ Member = tuple[int, str, int, int]
 """(layer, role, offset inside the region, bytes)"""
 Region = tuple[int, tuple[Member, ...]]
 """(bytes with padding, members)"""
+PLAIN = Placement()
 
 
 class PackedPool:
@@ -75,41 +76,47 @@ def _families(families: str, rule: str, group: LayerGroup) -> list[set[str]]:
 def _regions(group: LayerGroup, instance: Instance, rank: Rank) -> list[tuple[int, Buffer, Region]]:
     """(layer, first buffer, region) in physical order."""
     stage = instance.topology.stage_layers(rank.pp)
-    by_layer: dict[int, list[Buffer]] = {}
+    by_layer: dict[int, list[tuple[Buffer, int]]] = {}
     for buffer in group.buffers:
-        local = [layer for layer in buffer.layers if layer in stage and not instance.lacks(layer, buffer.role)]
+        local = [layer for layer in buffer.layers.ids if layer in stage]
+        if instance.without:
+            local = [layer for layer in local if not instance.lacks(layer, buffer.role)]
+        if not local:
+            continue
+        size = buffer_bytes(buffer, instance, rank)
         for layer in local[:1] if buffer.first_local else local:
-            by_layer.setdefault(layer, []).append(buffer)
+            by_layer.setdefault(layer, []).append((buffer, size))
     found: list[tuple[int, Buffer, Region]] = []
     for layer in instance.in_layer_order(tuple(by_layer)):
         fused: set[str] = set()
-        for buffer in by_layer[layer]:
+        for buffer, size in by_layer[layer]:
             place = buffer.placement
-            if place.fused:
+            if place is PLAIN or place == PLAIN:
+                region: Region = (size, ((layer, buffer.role, 0, size),))
+            else:
                 if place.fused in fused:
                     continue
-                fused.add(place.fused)
-                members = [other for other in by_layer[layer] if other.placement.fused == place.fused]
-            else:
-                members = [buffer]
-            region = _region(layer, members, instance, rank)
+                members = [(buffer, size)]
+                if place.fused:
+                    fused.add(place.fused)
+                    members = [pair for pair in by_layer[layer] if pair[0].placement.fused == place.fused]
+                region = _region(layer, members)
             if region[0]:
                 found.append((layer, buffer, region))
     return found
 
 
-def _region(layer: int, buffers: list[Buffer], instance: Instance, rank: Rank) -> Region:
+def _region(layer: int, buffers: list[tuple[Buffer, int]]) -> Region:
     offset = 0
     members: list[Member] = []
-    for buffer in buffers:
-        size = buffer_bytes(buffer, instance, rank)
+    for buffer, size in buffers:
         if size:
             members.append((layer, buffer.role, offset, size))
         offset += size
-    pad = max(buffer.placement.pad for buffer in buffers)
-    align = max(buffer.placement.align for buffer in buffers)
+    pad = max(buffer.placement.pad for buffer, _ in buffers)
+    align = max(buffer.placement.align for buffer, _ in buffers)
     if pad and offset > pad:
-        raise InvalidCase(f"pad of {buffers[0].role}", pad, f"the region has {offset} B already")
+        raise InvalidCase(f"pad of {buffers[0][0].role}", pad, f"the region has {offset} B already")
     if align:
         offset = -(-offset // align) * align
     return max(offset, pad), tuple(members)
