@@ -101,15 +101,18 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give each property its own seed, made of the run's seed and its name.
+    """Give each property its own seed, made of the run's seed and its name, and leave it the database.
 
-    The seed of Hypothesis's own option would do, but it turns the database off.
+    A seed turns the database off, Hypothesis's own option likewise; it is turned on again here, so that a failure
+    that was seen once is tried first.
     """
     test = getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None))
     if test is None or not hypothesis.is_hypothesis_test(test) or item.config.getoption("--hypothesis-seed", None):
         return
     if getattr(test, "_hypothesis_internal_use_seed", None) is None:
+        asked = test._hypothesis_internal_use_settings
         hypothesis.seed(f"{item.config.getoption('--kvwitness-seed')} {test.__module__}.{test.__qualname__}")(test)
+        test._hypothesis_internal_use_settings = asked
 
 
 # ---- what cannot run

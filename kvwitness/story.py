@@ -131,8 +131,10 @@ def _content(case: Case, request: Request) -> str:
 def _ranks(case: Case, side: str) -> Iterator[str]:
     topology = case.side(side).topology
     yield f"{side} ranks hold"
-    for rank in topology.ranks()[:MOST_RANKS]:
-        yield f"  {_rank_name(topology, rank):<34}{'; '.join(_holdings(case, side, rank)) or 'nothing'}"
+    told = topology.ranks()[:MOST_RANKS]
+    width = max(len(_rank_name(topology, rank)) for rank in told)
+    for rank in told:
+        yield f"  {_rank_name(topology, rank):<{width}}  {'; '.join(_holdings(case, side, rank)) or 'nothing'}"
     more = topology.size - MOST_RANKS
     if more > 0:
         yield f"  and {count(more, 'rank')} more"
@@ -160,12 +162,13 @@ def _holdings(case: Case, side: str, rank: Rank) -> Iterator[str]:
             if not layers:
                 continue
             shares = [_share(topology, rank, axis) for part in buffer.parts for axis in part.axes if axis.is_split]
-            what = f"layers {LayerSet(layers)}{''.join(f', {share}' for share in dict.fromkeys(shares))}"
+            named = f"{'layer' if len(layers) == 1 else 'layers'} {LayerSet(layers)}"
+            what = f"{named}{''.join(f', {share}' for share in dict.fromkeys(shares))}"
             told.setdefault(what, []).append(buffer.role)
     for what, roles in told.items():
         yield f"{joined(roles)}: {what}"
     if topology.cp > 1 and told:
-        yield f"every {topology.cp}th block from block {rank.cp}"
+        yield f"blocks {rank.cp}, {rank.cp + topology.cp}, {rank.cp + 2 * topology.cp}, ..."
     if topology.attention_dp and told:
         mine = [str(i) for i, request in enumerate(case.requests) if request.dp_rank(side) == rank.tp]
         yield f"of request {joined(mine)}" if mine else "of no request"
@@ -173,7 +176,8 @@ def _holdings(case: Case, side: str, rank: Rank) -> Iterator[str]:
 
 def _share(topology: Topology, rank: Rank, axis: Axis) -> str:
     held = held_indices(axis, seat(topology, rank, axis.grid)).tolist()
-    return f"{AXIS_WORDS.get(axis.name, axis.name)} {_ranges(held)} of {axis.size}"
+    word = AXIS_WORDS.get(axis.name, axis.name)
+    return f"{word if len(held) != 1 else word.removesuffix('s')} {_ranges(held)} of {axis.size}"
 
 
 def _ranges(indices: Iterable[int]) -> str:

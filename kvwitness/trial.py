@@ -16,6 +16,7 @@ from kvwitness.errors import CannotRun
 from kvwitness.settings import Judged
 from kvwitness.tally import Tally
 from oracle.model.case import Case
+from oracle.model.codec import encode
 from oracle.model.errors import InvalidCase
 from oracle.truth.verdict import Kind, Outcome, Verdict
 
@@ -124,7 +125,11 @@ class Trial:
         return Judgement(case, result, _failure(result, frozenset((*KINDS, CRASH))))
 
     def _run(self, case: Case, subjects: list[Subject], carry: bool) -> CaseResult:
-        return run_case(case, subjects, engine=self.engine if carry else None, padding=self.judged.padding)
+        try:
+            return run_case(case, subjects, engine=self.engine if carry else None, padding=self.judged.padding)
+        except Exception as error:  # of the checker itself, or a plan that is none: the case is worth keeping
+            error.add_note(f"while this case was judged:\n{encode(case)}")
+            raise
 
     def add(self, tally: Tally, judgement: Judgement) -> None:
         """Count one judged case."""

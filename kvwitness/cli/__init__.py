@@ -11,7 +11,7 @@ from importlib import import_module
 
 import click
 
-from kvwitness.cli.status import COULD_NOT_RUN
+from kvwitness.cli.status import COULD_NOT_RUN, SKIP_IN_BISECT
 from kvwitness.errors import CannotRun
 from kvwitness.version import VERSION
 from oracle.model.errors import InvalidCase
@@ -42,7 +42,12 @@ def commands() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit status; never raises but for ``SystemExit`` of the interpreter."""
+    """Run one command line and return its exit status, whatever happens."""
+    status = _run(arguments)
+    return SKIP_IN_BISECT if status == COULD_NOT_RUN and "--bisect" in arguments else status
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         return int(commands.main(args=list(arguments), prog_name="kvwitness", standalone_mode=False) or 0)
     except click.ClickException as error:

@@ -6,6 +6,8 @@ import os
 import secrets
 
 from kvwitness.errors import CannotRun
+from kvwitness.witness import Witness, load
+from oracle.model.errors import InvalidCase
 
 
 def split_names(option: str, text: str) -> tuple[str, ...]:
@@ -25,6 +27,14 @@ def read_seed(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise CannotRun(f"--seed = {text!r} is not possible: expected a whole number of at least 0, or random")
     return int(text)
+
+
+def load_named(file: str) -> Witness:
+    """The witness or case in ``file``; what is wrong with it is said with the file's name."""
+    try:
+        return load(file)
+    except InvalidCase as error:
+        raise CannotRun(f"{file}: {error}") from None
 
 
 def cores() -> int:

@@ -6,12 +6,10 @@ import json
 
 import click
 
-from kvwitness.cli.options import split_names
+from kvwitness.cli.options import load_named, split_names
 from kvwitness.cli.output import console, write_lines
 from kvwitness.replay import Answer, Replay, replay
-from kvwitness.witness import Witness, load
-
-SKIP_IN_BISECT = 125
+from kvwitness.witness import Witness
 
 
 @click.command("replay")
@@ -21,7 +19,12 @@ SKIP_IN_BISECT = 125
 @click.option("--engine", help="The engine that moves the bytes; default: that of the witness.")
 @click.option("--device", help="Where the engine works; default: that of the witness.")
 @click.option("--padding", type=click.Choice(["optional", "due"]), help="Whether rows past the prompt must arrive.")
-@click.option("--bisect", is_flag=True, help="Exit with 125 instead of 2, so that git bisect run skips the revision.")
+@click.option(
+    "--bisect",
+    is_flag=True,
+    expose_value=False,  # it concerns every way to end: see kvwitness.cli.run
+    help="Exit with 125 instead of 2, so that git bisect run skips the revision.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def command(
     file: str,
@@ -30,33 +33,25 @@ def command(
     engine: str | None,
     device: str | None,
     padding: str | None,
-    bisect: bool,
     as_json: bool,
 ) -> int:
     """Judge the case in FILE again. Exit status: 1 it still fails, 0 it is fixed, 2 cannot tell.
 
     FILE is a witness that verify or a test wrote, or any case file.
     """
-    try:
-        witness = load(file)
-        found = replay(
-            witness,
-            subjects=split_names("--subjects", subjects) if subjects is not None else (),
-            fault="" if fault == "none" else fault,
-            engine=engine or "",
-            device=device or "",
-            padding=padding or "",
-        )
-    except Exception:
-        if bisect:
-            raise SystemExit(SKIP_IN_BISECT) from None
-        raise
+    witness = load_named(file)
+    found = replay(
+        witness,
+        subjects=split_names("--subjects", subjects) if subjects is not None else (),
+        fault="" if fault == "none" else fault,
+        engine=engine or "",
+        device=device or "",
+        padding=padding or "",
+    )
     if as_json:
         print(json.dumps(_plain(file, found)))
     else:
         _tell(file, witness, found)
-    if bisect and found.answer is Answer.CANNOT_TELL:
-        return SKIP_IN_BISECT
     return found.answer.value
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from kvwitness.cli.options import load_named
 from kvwitness.cli.output import console, write_lines
 from kvwitness.errors import CannotRun
 from kvwitness.replay import Answer, replay
 from kvwitness.story import tell
-from kvwitness.witness import Meta, Witness, load
+from kvwitness.witness import Meta, Witness
 from oracle.model.codec import case_id
 
 
@@ -16,7 +17,7 @@ from oracle.model.codec import case_id
 @click.argument("file", type=click.Path())
 def command(file: str) -> int:
     """Tell the case in FILE in words: who holds what, where it lies, and for a witness what failed and why."""
-    witness = load(file)
+    witness = load_named(file)
     to = console()
     what = "a case file" if witness.meta is None else f"a witness{_found_by(witness.meta)}"
     write_lines(to, [f"{file}: {what}, content id {case_id(witness.case)}"], style="bold")

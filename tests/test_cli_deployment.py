@@ -1,0 +1,168 @@
+"""``kvwitness verify --model``: one deployment instead of random cases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvwitness.deployment import Deployment, build, bytes_to_enumerate, read_layout, read_model
+from oracle.model.errors import InvalidCase
+from oracle.model.sides import lay_out
+from tests.face import Shell
+
+LLAMA = ("verify", "--model", "llama-3-70b", "--tokens-per-block", 2, "--prompt", 3)
+MODEL = {"layers": 3, "groups": [{"name": "kv", "buffers": ["key @ 0..2 : H(4).heads T D(8) ; 16"]}]}
+BYTES_A_TOKEN = 80 * 2 * 8 * 128 * 2
+"""80 layers, key and value, 8 heads of 128 elements of 2 bytes."""
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+def test_a_deployment_is_judged_and_its_bytes_are_counted(shell: Shell, tmp_path: Path) -> None:
+    said = shell(*LLAMA, "--context", "tp=4", "--generation", "tp=8", "--out", tmp_path)
+    assert said.status == 0, said.err
+    assert "context     4 ranks: tp 4; 2 tokens a block; HND" in said.out
+    assert "generation  8 ranks: tp 8; 2 tokens a block; HND" in said.out
+    # two whole blocks, the row past the prompt included
+    assert f"8 rank pairs, 2,560 runs, 1.2 MiB ({4 * BYTES_A_TOKEN:,} bytes) judged" in said.out
+    assert "pass: every byte is in its place" in said.out
+
+
+def test_json_has_the_shape_of_a_search(shell: Shell, tmp_path: Path) -> None:
+    said = shell(*LLAMA, "--context", "tp=2,pp=2", "--generation", "tp=2", "--json", "--out", tmp_path)
+    assert said.status == 0
+    found = said.json
+    assert found["verdict"] == "pass"
+    assert found["cases"] == 1
+    assert found["kinds"]["gqa"]["bytes"] == 4 * BYTES_A_TOKEN
+    assert found["kinds"]["gqa"]["violations"] == 0
+    assert found["witnesses"] == []
+    assert found["deployment"]["context"] == "tp=2,pp=2"
+
+
+def test_a_refused_deployment_prints_code_and_reason_and_exits_2(shell: Shell, tmp_path: Path) -> None:
+    arguments = (*LLAMA, "--context", "tp=3", "--generation", "tp=8", "--out", tmp_path)
+    said = shell(*arguments)
+    assert said.status == 2
+    reason = "along tp: 3 source ranks and 8 destination ranks: neither number divides the other"
+    assert said.err == f"kvwitness: mapping refuses this transfer: fan_undefined: {reason}\n"
+    as_json = shell(*arguments, "--json")
+    assert as_json.status == 2
+    assert as_json.json["verdict"] == "not run"
+    assert as_json.json["refused"] == {"subject": "mapping", "code": "fan_undefined", "reason": reason}
+
+
+def test_a_failing_deployment_leaves_a_witness(shell: Shell, tmp_path: Path) -> None:
+    arguments = ("--context", "tp=1", "--generation", "tp=1", "--fault", "drop-last-run", "--out", tmp_path)
+    said = shell(*LLAMA, *arguments)
+    assert said.status == 1
+    assert "FAIL mapping: missing" in said.out
+    (path,) = tmp_path.glob("*.json")
+    assert f"replay it: kvwitness replay {path}" in said.out
+    assert shell("replay", path).status == 1
+
+
+def test_what_does_not_fit_in_memory_is_refused_with_the_largest_prompt_that_does(shell: Shell, tmp_path: Path) -> None:
+    split = ("--context", "tp=4", "--generation", "tp=8", "--memory", 1, "--out", tmp_path)
+    said = shell("verify", "--model", "llama-3-70b", "--prompt", 4096, "--tokens-per-block", 4, *split)
+    assert said.status == 2
+    assert said.err.startswith("kvwitness: judging this deployment byte by byte takes about ")
+    largest = int(said.err.rpartition("the largest prompt that fits is --prompt ")[2])
+    wanted = Deployment("llama-3-70b", "tp=4", "tp=8", largest, 4)
+    assert bytes_to_enumerate(build(wanted)) <= 1 << 30 < bytes_to_enumerate(build(_longer(wanted)))
+
+
+def _longer(wanted: Deployment) -> Deployment:
+    return Deployment(wanted.model, wanted.context, wanted.generation, wanted.prompt + 4, wanted.tokens_per_block)
+
+
+def test_a_deployment_of_which_no_block_fits_says_so(shell: Shell, tmp_path: Path) -> None:
+    said = shell("verify", "--model", "llama-3-70b", "--memory", 0.01, "--out", tmp_path)
+    assert said.status == 2
+    assert said.err.endswith("not even one block fits\n")
+
+
+def test_ones_own_model_is_read_from_a_file(shell: Shell, tmp_path: Path) -> None:
+    for name, plain in (("bare", MODEL), ("whole", {"model": MODEL, "native": {"mappers": {"all": "indexed"}}})):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(plain))
+        arguments = ("--prompt", 40, "--context", "tp=2", "--generation", "tp=4", "--layout", "context=nhd")
+        said = shell("verify", "--model", path, *arguments, "--out", tmp_path / "out")
+        assert said.status == 0, said.err
+        assert f"2 ranks: tp 2; 32 tokens a block; {'NHD'}" in said.out
+        assert "4 ranks: tp 4; 32 tokens a block; HND" in said.out
+
+
+def test_a_model_with_compressed_rows_is_read_too(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps({"layers": 2, "groups": [{"name": "kv", "buffers": ["key @ 0..1 : T(128) D(4) ; 8"]}]}))
+    assert read_model(str(path))[0].layers == 2
+
+
+@pytest.mark.parametrize(
+    ("plain", "reason"),
+    [
+        ([], "expected an object with layers and groups"),
+        ({"model": MODEL, "context": {}}, "unknown field; expected model and native"),
+        ({**MODEL, "layer": 3}, "unknown field"),
+        ({"layers": 0, "groups": MODEL["groups"]}, "expected a whole number of at least 1"),
+    ],
+)
+def test_a_file_that_is_no_model_is_refused(shell: Shell, tmp_path: Path, plain: object, reason: str) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(plain))
+    said = shell("verify", "--model", path, "--prompt", 1, "--out", tmp_path)
+    assert said.status == 2
+    assert reason in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--prompt", 0), "prompt = 0 is not possible: expected a whole number of at least 1"),
+        (("--tokens-per-block", 0), "tokens_per_block = 0 is not possible: expected a whole number of at least 1"),
+        (("--context", "tp=0"), "context.tp = 0 is not possible: expected a whole number of at least 1"),
+        (("--context", "tp=many"), "context.tp = 'many' is not possible: expected a whole number of at least 1"),
+        (
+            ("--context", "tp"),
+            "--context = 'tp' is not possible: expected name=value pairs by comma such as tp=4,pp=2,dp=on",
+        ),
+        (("--generation", "tp=1,tp=2"), "--generation = 'tp=1,tp=2' is not possible: tp is given twice"),
+        (("--generation", "dp=maybe"), "generation.dp = 'maybe' is not possible: expected on or off"),
+        (("--layout", "xyz"), "context.layout = 'XYZ' is not possible: expected HND or NHD"),
+        (
+            ("--layout", "sender=nhd"),
+            "--layout = 'sender=nhd' is not possible: 'sender' is no side; expected context or generation",
+        ),
+        (("--context", "pp=99"), "context.pp = 99 is not possible: expected at most one stage for each of 80 layers"),
+    ],
+)
+def test_a_part_of_a_deployment_that_cannot_be_is_named(
+    shell: Shell, tmp_path: Path, arguments: tuple, reason: str
+) -> None:
+    said = shell("verify", "--model", "llama-3-70b", "--prompt", 1, "--out", tmp_path, *arguments)
+    assert said.status == 2
+    assert said.err == f"kvwitness: {reason}\n"
+
+
+def test_layouts_are_read_for_both_sides_or_each() -> None:
+    assert read_layout("nhd") == {"context": "NHD", "generation": "NHD"}
+    assert read_layout("generation=nhd") == {"context": "HND", "generation": "NHD"}
+    with pytest.raises(InvalidCase):
+        read_layout("both=nhd")
+
+
+def test_pools_of_a_deployment_are_tight_and_no_slot_is_its_ordinal() -> None:
+    case = build(Deployment("llama-3-70b", "tp=4", "tp=8", prompt=9, tokens_per_block=2))
+    for side in ("context", "generation"):
+        layout = lay_out(case, side)
+        slots = layout.slots[0][0][0].tolist()
+        assert len(set(slots)) == 5
+        assert layout.tables[0].pools[0].count == 7
+        assert any(slot != ordinal for ordinal, slot in enumerate(slots))
