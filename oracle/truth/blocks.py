@@ -59,6 +59,7 @@ def resident_blocks(case: Case, request: int, group: int, slots: np.ndarray) -> 
     return held & live_blocks(case, "context", request, group, reserve=reserve)
 
 
+@lru_cache(maxsize=256)
 def token_codes(case: Case, request: int, length: str, end: int) -> np.ndarray:
     """Content code of each token position below ``end``: its node of the prefix tree.
 

@@ -14,8 +14,12 @@ from oracle.model.counts import sub_pages
 from oracle.model.pages import PageTable
 from oracle.model.sides import Side, lay_out
 from oracle.model.topology import Rank, Topology
-from oracle.truth.holders import seat
+from oracle.truth.holders import Seat, seat
 from oracle.truth.identity import stored_identity
+
+ALONE: Seat = (0, 1)
+Shape = tuple[tuple[Part, ...], tuple[int, ...], int, int, str]
+"""parts, element bits, sub-pages, rows of each, layout: what fixes a buffer's bytes but for the rank"""
 
 
 @dataclass(slots=True, eq=False)
@@ -98,25 +102,38 @@ def moves_between(case: Case, buffer: Buffer, layer: int) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def _grids(parts: tuple[Part, ...]) -> frozenset[Grid]:
+    """The grids over which any axis is split."""
+    return frozenset(axis.grid for part in parts for axis in part.axes if axis.is_split)
+
+
+@lru_cache(maxsize=8192)
 def stored_on(
     parts: tuple[Part, ...],
     bits: tuple[int, ...],
     pages: int,
     rows: int,
     layout: str,
-    topology: Topology,
-    ranks: tuple[Rank, ...],
+    seats: tuple[tuple[Seat, Seat], ...],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(ids, rows) of a buffer on these ranks: ids is ranks x bytes, or 1 x bytes where nothing is split."""
-    if topology.attention_dp or not any(axis.is_split for part in parts for axis in part.axes):
-        ranks = ranks[:1]
-    found = [
-        stored_identity(
-            parts, bits, pages, rows, layout, seat(topology, rank, Grid.TP), seat(topology, rank, Grid.TPCP)
-        )
-        for rank in ranks
-    ]
+    """(ids, rows) of a buffer at these seats of both grids: ids is seats x bytes."""
+    found = [stored_identity(parts, bits, pages, rows, layout, tp, tpcp) for tp, tpcp in seats]
     return np.array([ids for ids, _ in found]), found[0][1]
+
+
+def seats_of(topology: Topology, ranks: tuple[Rank, ...], grids: frozenset[Grid]) -> tuple[tuple[Seat, Seat], ...]:
+    """Seats of the ranks in the grids that matter; one for all where no grid does."""
+    if topology.attention_dp or not grids:
+        ranks = ranks[:1]
+    return tuple(
+        [
+            (
+                seat(topology, rank, Grid.TP) if Grid.TP in grids else ALONE,
+                seat(topology, rank, Grid.TPCP) if Grid.TPCP in grids else ALONE,
+            )
+            for rank in ranks
+        ]
+    )
 
 
 def stacks(
@@ -132,7 +149,7 @@ def stacks(
     topology = instance.topology
     stage = topology.stage_layers(ranks[0].pp)
     places = {(entry.layer, entry.role): entry for entry in table.entries if entry.group == group}
-    alike: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+    alike: dict[tuple[Shape, int, bool], list[tuple[int, int]]] = {}
     for buffer in case.model.groups[group].buffers:
         layers = held_layers(case, side, stage, buffer)
         if not layers:
@@ -150,7 +167,7 @@ def stacks(
                 alike.setdefault((shape, entry.pool, moves), []).append((entry.offset, first))
     pieces: dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]] = {}
     for (shape, pool, moves), regions in alike.items():
-        ids, last = stored_on(*shape, topology, ranks)
+        ids, last = stored_on(*shape, seats_of(topology, ranks, _grids(shape[0])))
         where = np.array(regions)
         offsets = (where[:, :1] + np.arange(ids.shape[1])).ravel()
         shifted = (ids[:, None, :] + where[:, 1:]).reshape(len(ids), -1)
