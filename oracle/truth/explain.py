@@ -238,6 +238,7 @@ def _forbidden(case: Case, it: Violation) -> str:
         for request, asked in enumerate(case.requests):
             for ordinal in (o for o, slot in enumerate(slots[group][request].tolist()) if slot == place.slot):
                 block = f"block {ordinal} of request {request}" if what.is_paged else f"the state of request {request}"
+                block += f" in group {what.name}" if len(case.model.groups) > 1 else ""
                 if topology.attention_dp and rank.tp != asked.generation_dp:
                     continue
                 if what.is_paged and topology.cp > 1 and ordinal % topology.cp != rank.cp:
