@@ -288,7 +288,8 @@ def test_spoiling_plans_reaches_every_kind_but_torn() -> None:
 @settings(max_examples=200, deadline=None)
 @given(small_cases(), st.data())
 def test_any_plan_is_judged_as_the_reference_judges_it(case: Case, data: st.DataObject) -> None:
-    reference = read(case)
+    padding = data.draw(st.sampled_from(["optional", "due"]))
+    reference = read(case, padding)
     rows = right_rows(case, reference)
     assume(rows and not truth_of(case).unserved and not truth_of(case).lost)
     number = st.integers(0, 1 << 16)
@@ -317,7 +318,7 @@ def test_any_plan_is_judged_as_the_reference_judges_it(case: Case, data: st.Data
         else:
             row[READ], row[BYTES] = choice // 8 % 200, 1 + choice // 8 % 3
         rows[index] = row
-    verdict = judge(case, plan_of(rows, reference))
+    verdict = judge(case, plan_of(rows, reference), padding=padding)
     assert counts(verdict) == judged(case, reference, rows)
 
 
