@@ -47,12 +47,12 @@ class ByteDifference:
         what += [f"block {self.ordinal}"] if self.ordinal is not None else []
         what += [f"heads {_spans(self.heads)}"] if self.heads else []
         if self.tokens:
-            what.append(f"tokens {self.tokens[0]}..{self.tokens[1]}")
+            what.append(f"tokens {_spans(tuple(range(self.tokens[0], self.tokens[1] + 1)))}")
         senders = ", ".join(
-            f"{name} has {_ranks(ranks)} send them"
+            f"from {_ranks(ranks)} in {name}"
             for name, ranks in zip(names, (self.first_senders, self.second_senders), strict=True)
         )
-        return f"{', '.join(what)}: of {self.nbytes} B {senders}; {_right(self.right, names)}"
+        return f"{', '.join(what)}: {self.nbytes} B {senders}; {_right(self.right, names)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,8 @@ class RefusalDifference:
     def words(self, names: Names = (FIRST, SECOND)) -> str:
         who, other = names if self.refused_by == FIRST else names[::-1]
         what = "the instances" if self.request is None else f"request {self.request}"
-        return f"{who} refuses {what} ({self.code}: {self.reason}), {other} serves"
+        why = f"{self.code}: {self.reason}" if self.reason else self.code
+        return f"{who} refuses {what} ({why}), {other} serves"
 
 
 Difference = ByteDifference | PairDifference | RefusalDifference

@@ -1,0 +1,24 @@
+"""A context-parallel sender and a whole receiver: only the other direction is known."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from differential.compare import SECOND, RefusalDifference
+from differential.ledger.entry import POSITIONAL, Entry, Refuses
+from oracle.model.case import Case
+
+
+def covers(case: Case, difference: RefusalDifference) -> bool:
+    return difference.request is not None and case.context.topology.cp > 1 and case.generation.topology.cp == 1
+
+
+ENTRY = Entry(
+    name="context-parallel-sender",
+    summary="a sender that holds every cp-th block has a shorter table than its receiver: refused",
+    reference="spec: legacy sender, 4.4 and 6.2",
+    component="legacy block alignment",
+    second=(POSITIONAL,),
+    form=Refuses(SECOND, ("list_lengths_differ",), covers),
+    look_again=date(2027, 6, 1),
+)

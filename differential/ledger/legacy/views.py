@@ -1,0 +1,80 @@
+"""Views: what of a rank's page table the legacy sender takes for one thing (spec: legacy sender, 2 and 6.1)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from oracle.model.buffers import Buffer
+from oracle.model.case import Case
+from oracle.model.sides import lay_out
+
+View = frozenset[tuple[int, str]]
+"""(layer, role) of the buffers that stand in one pool under one mapper kind."""
+
+
+def token_major(case: Case, side: str, buffer: Buffer) -> bool | None:
+    """Whether the side stores ``buffer`` token by token; None if it has not both a head and a token axis."""
+    names = [axis.name for axis in buffer.parts[0].axes]
+    if "H" not in names or "T" not in names:
+        return None
+    layout = case.side(side).layout_of(buffer.role)
+    if layout:
+        return layout == "NHD"
+    return case.native is not None and case.native.mapper_of(buffer.role) == "nhd"
+
+
+def _mapper(case: Case, side: str, buffer: Buffer) -> str:
+    assert case.native is not None
+    declared = case.native.mapper_of(buffer.role)
+    major = token_major(case, side, buffer)
+    if declared in ("indexed", "nhd") and major is not None:
+        return "nhd" if major else "indexed"
+    return declared
+
+
+@lru_cache(maxsize=4096)
+def views(case: Case, side: str, rank: int, group: int) -> tuple[View, ...]:
+    """The views of one layer group on one rank."""
+    if case.native is None:
+        return ()
+    buckets: dict[tuple[int, str], set[tuple[int, str]]] = {}
+    for entry in lay_out(case, side).tables[rank].entries:
+        if entry.group != group or entry.role in case.native.ignored:
+            continue
+        buffers = case.model.groups[group].buffers
+        buffer = next(each for each in buffers if each.role == entry.role and entry.layer in each.layers)
+        buckets.setdefault((entry.pool, _mapper(case, side, buffer)), set()).add((entry.layer, entry.role))
+    return tuple(frozenset(view) for view in buckets.values())
+
+
+def roles(view: View) -> frozenset[str]:
+    return frozenset(role for _, role in view)
+
+
+def layers(view: View) -> frozenset[int]:
+    return frozenset(layer for layer, _ in view)
+
+
+def has_partner(case: Case, source: int, destination: int, group: int, layer: int, role: str) -> bool:
+    """Whether the sender's view that holds (layer, role) has one of the same roles, and a layer, on the receiver."""
+    own = next((view for view in views(case, "context", source, group) if (layer, role) in view), None)
+    if own is None:
+        return False
+    there = views(case, "generation", destination, group)
+    return any(roles(view) == roles(own) and layers(view) & layers(own) for view in there)
+
+
+def uneven_view(case: Case, side: str) -> bool:
+    """Whether a paged view of some rank holds roles of unequal size for one layer."""
+    for rank, table in enumerate(lay_out(case, side).tables):
+        sizes = {(entry.group, entry.layer, entry.role): entry.nbytes for entry in table.entries}
+        for group in range(len(case.model.groups)):
+            if not case.model.groups[group].is_paged:
+                continue
+            for view in views(case, side, rank, group):
+                by_layer: dict[int, set[int]] = {}
+                for layer, role in view:
+                    by_layer.setdefault(layer, set()).add(sizes[group, layer, role])
+                if any(len(found) > 1 for found in by_layer.values()):
+                    return True
+    return False

@@ -1,0 +1,100 @@
+"""What of a comparison is known already, and which failures of a legacy subject are no news."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from differential.compare import ByteDifference, Comparison, Difference, PairDifference, RefusalDifference
+from differential.ledger.entry import Entry, Refuses
+from differential.ledger.shelf import entries
+from differential.runner import Outcome, Verdict, Violation
+from oracle.model.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A comparison taken apart: ``accepted`` by entry name, and what is left ``open``.
+
+    Both have the order in which the comparison named the subjects.
+    """
+
+    accepted: dict[str, tuple[Difference, ...]]
+    open: Comparison
+
+    @property
+    def identical(self) -> bool:
+        """Whether the two plans do not differ at all."""
+        return not self.accepted and self.open.identical
+
+    @property
+    def verdict(self) -> str:
+        """``identical``, ``accepted`` (all that differs is known) or ``different``."""
+        if not self.open.identical:
+            return "different"
+        return "accepted" if self.accepted else "identical"
+
+
+def settle(case: Case, comparison: Comparison, *, known: Iterable[Entry] | None = None) -> Settled:
+    """Take the known differences out of ``comparison``; ``known``: the entries to use, by default all.
+
+    Every difference goes to the first entry, in the order of names, that covers it. The subjects may
+    be named in either order.
+    """
+    if comparison.identical:
+        return Settled({}, comparison)
+    chosen = entries() if known is None else tuple(known)
+    here = [entry for entry in chosen if entry.is_about(comparison.first, comparison.second)]
+    there = [entry for entry in chosen if entry.is_about(comparison.second, comparison.first)]
+    differences = comparison.differences
+    as_entries_say = differences if here or not there else comparison.exchanged().differences
+    accepted: dict[str, list[Difference]] = {}
+    left: list[Difference] = []
+    for difference, asked in zip(differences, as_entries_say, strict=True):
+        entry = next((entry for entry in here or there if entry.covers(case, asked)), None)
+        (left if entry is None else accepted.setdefault(entry.name, [])).append(difference)
+    return Settled({name: tuple(found) for name, found in sorted(accepted.items())}, _of(comparison, left))
+
+
+def _of(comparison: Comparison, differences: list[Difference]) -> Comparison:
+    return Comparison(
+        comparison.first,
+        comparison.second,
+        tuple(each for each in differences if isinstance(each, ByteDifference)),
+        tuple(each for each in differences if isinstance(each, PairDifference)),
+        tuple(each for each in differences if isinstance(each, RefusalDifference)),
+    )
+
+
+def covers_verdict(case: Case, subject: str, verdict: Verdict, settled: Iterable[Settled]) -> bool:
+    """Whether a failed ``verdict`` on ``subject`` is wholly explained by known differences.
+
+    ``settled`` are the comparisons of this case, or of those pairs of subjects that are of interest.
+    True only if in one of them that names ``subject`` everything is accepted and each violation is a
+    consequence of an entry that accepted something there. A passed verdict needs no cover, so it is
+    True; one without violations, of a subject that raised, has none and is False.
+    """
+    if verdict.outcome is Outcome.PASS:
+        return True
+    if verdict.outcome is not Outcome.FAIL or not verdict.violations:
+        return False
+    return any(_explained(case, subject, verdict, one) for one in settled)
+
+
+def unexplained(case: Case, subject: str, verdict: Verdict, settled: Settled) -> tuple[Violation, ...]:
+    """The violations of ``verdict`` that no entry which accepted something in ``settled`` explains."""
+    known = [entry for entry in entries() if entry.name in settled.accepted and subject in entry.second]
+    if _is_refused_by_the_other(known):
+        # There were no bytes to compare, so entries about bytes could accept nothing.
+        known = [entry for entry in entries() if subject in entry.second]
+    return tuple(each for each in verdict.violations if not any(entry.explains(case, each) for entry in known))
+
+
+def _explained(case: Case, subject: str, verdict: Verdict, settled: Settled) -> bool:
+    if subject not in (settled.open.first, settled.open.second) or not settled.accepted or not settled.open.identical:
+        return False
+    return not unexplained(case, subject, verdict, settled)
+
+
+def _is_refused_by_the_other(known: list[Entry]) -> bool:
+    return any(isinstance(entry.form, Refuses) and entry.form.by == "first" for entry in known)
