@@ -72,22 +72,24 @@ def find_violations(
         counts[Kind.MISSING] = counts.get(Kind.MISSING, 0) + len(missing)
         describe.missing(missing, violations)
     if election == "paired" and truth.unserved and not counts:
-        request, rank, number = truth.unserved[0]
-        element = truth.generation_keys.decode(truth.case, "generation", number)
         counts[Kind.MISSING] = 0
-        violations.append(
-            Violation(
-                Kind.MISSING,
-                0,
-                request,
-                None,
-                rank,
-                due=element,
-                paired=truth.heard[request][rank],
-                note="served, though no paired rank holds this index; a longer prompt would show it",
-            )
-        )
+        violations.append(unserved_violation(truth))
     return tuple(violations), counts
+
+
+def unserved_violation(frame: Frame) -> Violation:
+    """What is wrong with a plan whose every byte is right, of instances that cannot be served."""
+    request, rank, number = frame.unserved[0]
+    return Violation(
+        Kind.MISSING,
+        0,
+        request,
+        None,
+        rank,
+        due=frame.generation_keys.decode(frame.case, "generation", number),
+        paired=frame.heard[request][rank],
+        note="served, though no paired rank holds this index; a longer prompt would show it",
+    )
 
 
 def find_unpaired(frame: Frame, writes: Writes, violations: list[Violation], counts: dict[Kind, int]) -> None:

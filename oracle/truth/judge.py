@@ -29,10 +29,7 @@ def judge(
     judges who sends each byte and which pairs the plan names; ``own`` leaves both to the
     comparison. A right refusal passes; see ``oracle.truth.verdict`` for the kinds of violation.
     """
-    if padding not in ("optional", "due"):
-        raise InvalidCase("padding", padding, "expected optional or due")
-    if election not in ("paired", "own"):
-        raise InvalidCase("election", election, "expected paired or own")
+    check_options(padding, election)
     truth = truth_of(case, padding)
     if isinstance(writes, Refusal):
         writes = Writes(refusals=(writes,))
@@ -43,6 +40,14 @@ def judge(
             return settled
         refused = settled
     return _judge_bytes(truth, writes, election, refused)
+
+
+def check_options(padding: str, election: str) -> None:
+    """Raise ``InvalidCase`` for a way of judging that does not exist."""
+    if padding not in ("optional", "due"):
+        raise InvalidCase("padding", padding, "expected optional or due")
+    if election not in ("paired", "own"):
+        raise InvalidCase("election", election, "expected paired or own")
 
 
 def settle_refusals(frame: Frame, writes: Writes) -> Verdict | frozenset[int]:
