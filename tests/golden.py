@@ -73,6 +73,7 @@ def case_of(scenario: Scenario) -> Case:
         ),
         slots=Slots(counts=tuple((group["name"], group["num_slots"]) for group in scenario["model"]["groups"])),
         tables=_tables(scenario),
+        presented=_presented(scenario),
         native=Native(tuple(sorted({mapper for group in scenario["model"]["groups"] for mapper in _mappers(group)}))),
         kind="recorded",
         notes=f"{scenario['id']} {scenario['class']}",
@@ -160,6 +161,12 @@ def _packing(group: Scenario, override: str | None) -> str:
     if rule == "layer_major":
         return f"layer_major {families}"
     raise ValueError(f"packing {rule!r} of {group['name']}: expected separate, interleaved or layer_major")
+
+
+def _presented(scenario: Scenario) -> tuple[SlotList, ...]:
+    """The recorded lists of windowed groups as the receiver was handed them, blocks out of the window included."""
+    windowed = {group["name"] for group in scenario["model"]["groups"] if "window" in group}
+    return tuple(row for row in _tables(scenario) if row.side == "generation" and row.group in windowed)
 
 
 def _tables(scenario: Scenario) -> tuple[SlotList, ...]:

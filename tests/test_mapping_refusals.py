@@ -243,6 +243,12 @@ def lose(case: Case, group: str, *slots: tuple[int, ...], side: str = "context")
     return Case(case.model, case.context, case.generation, case.requests, tables=lists)
 
 
+def present(case: Case, *slots: tuple[int, ...]) -> Case:
+    """``case`` whose context managers hand over these lists of request 0, rank by rank, whatever the ranks hold."""
+    lists = tuple(SlotList("context", rank, "full", 0, given) for rank, given in enumerate(slots))
+    return Case(case.model, case.context, case.generation, case.requests, presented=lists)
+
+
 def refusals(case: Case) -> tuple[Refusal, ...]:
     writes = Mapping().plan(case, gather_facts(case))
     assert isinstance(writes, Writes)
@@ -267,13 +273,13 @@ def test_a_lost_block_that_the_receiver_has_already_is_not_missed() -> None:
 
 def test_a_block_that_another_replica_still_has_is_sent_by_it() -> None:
     model = Model(1, (paged(buffer("key", "0", TOKENS)),))
-    case = lose(case_of(model, Topology(2), Topology(), Request(0, 6)), "full", (0, -1, 2), (3, 4, -1))
+    case = present(case_of(model, Topology(2), Topology(), Request(0, 6)), (0, -1, 2), (3, 4, -1))
     found = sorted((s.source_rank, *s.source_bases.tolist()) for s in plan_of(case).segments)
     assert refusals(case) == () and found == [(0, 0), (0, 4), (1, 8)]
 
 
 def test_a_share_that_no_other_rank_has_is_lost_with_its_block() -> None:
-    (refusal,) = refusals(lose(case_of(keys_only(2), Topology(2), Topology(), Request(0, 4)), "full", (0, 1), (2, -1)))
+    (refusal,) = refusals(present(case_of(keys_only(2), Topology(2), Topology(), Request(0, 4)), (0, 1), (2, -1)))
     assert refusal.code == BLOCK_LOST and "key of layer 0, H=1," in refusal.reason
 
 

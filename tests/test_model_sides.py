@@ -10,6 +10,7 @@ from oracle.model.buffers import Model
 from oracle.model.case import Case, Request, SlotList, Slots
 from oracle.model.pages import Entry, PageTable, Pool
 from oracle.model.sides import lay_out
+from oracle.model.topology import Topology
 from tests.declared import (
     assert_impossible,
     buffer,
@@ -160,14 +161,37 @@ def test_a_side_with_lists_holds_nothing_that_is_not_listed() -> None:
         TWO,
         instance_of(tp=2, stages=(2,)),
         requests=(Request(0, 2), Request(1, 1)),
-        tables=rows(("context", 1, "a", 0, (3,)), ("context", 1, "s", 1, (1,))),
+        tables=rows(*(("context", rank, *what) for rank in (0, 1) for what in (("a", 0, (3,)), ("s", 1, (1,))))),
     )
-    assert listed(case, "context") == [
-        {0: [[-1, -1], [-1]], 1: [[-1], [-1]]},
-        {0: [[3, -1], [-1]], 1: [[-1], [1]]},
-    ]
+    assert listed(case, "context") == [{0: [[3, -1], [-1]], 1: [[-1], [1]]}] * 2
     assert all(
         slot >= 0 for slots in listed(case, "generation") for row in slots.values() for one in row for slot in one
+    )
+
+
+def listed_on(topology: Topology, *lists: tuple[int, tuple[int, ...]]) -> Case:
+    """The small case with another context topology and these lists of (rank, slots) there."""
+    case = small_case()
+    given = rows(*(("context", rank, "attention", 0, slots) for rank, slots in lists))
+    return replace(case, context=replace(case.context, topology=topology), tables=given)
+
+
+def test_all_ranks_of_a_side_hold_the_same_blocks() -> None:
+    case = listed_on(Topology(2), (0, (3, 1)), (1, (3,)))
+    accepted = "another rank of the side has a slot for this block"
+    assert_impossible(lambda: lay_out(case, "context"), "tables.context.1.attention[0]", 1, accepted)
+
+
+def test_a_list_is_of_a_request_that_is_on_the_rank() -> None:
+    case = listed_on(Topology(2, attention_dp=True), (1, (3,)))
+    accepted = "the request is on another attention data-parallel rank"
+    assert_impossible(lambda: lay_out(case, "context"), "tables.context.1.attention", 0, accepted)
+
+
+def test_a_context_parallel_rank_lists_the_blocks_it_owns() -> None:
+    case = listed_on(Topology(cp=2), (1, (3,)))
+    assert_impossible(
+        lambda: lay_out(case, "context"), "tables.context.1.attention[0]", 0, "rank 1 owns blocks 1 mod 2"
     )
 
 

@@ -113,7 +113,7 @@ def test_token_major_heads_are_cut_once_a_token() -> None:
 @pytest.mark.parametrize(("destination", "senders"), [(1, (1, 3)), (0, (0, 2))])
 def test_duplicated_heads_to_attention_dp_are_written_as_worked_out(destination: int, senders: tuple[int, int]) -> None:
     kv = group("key @ 0 : H(2).heads T D(2) ; 16", "value @ 0 : H(2).heads T D(2) ; 16", "index_key @ 0 : T D(6) ; 8")
-    rows_at = slots("context", 4, "kv", 2) + slots("generation", 2, "kv", 4)
+    rows_at = [*slots("context", 4, "kv", 2), SlotList("generation", destination, "kv", 0, (4,))]
     case = case_of(
         kv,
         "tp4",

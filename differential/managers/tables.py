@@ -62,14 +62,16 @@ def _holes(case: Case, side: str, group: LayerGroup, request: Request, explicit:
     """Block ordinals [first, end) that the manager of this side does not list, whichever rank it is."""
     tokens_per_block = case.side(side).tokens_per_block
     gone: list[tuple[int, int]] = []
-    if group.window is not None and not explicit:
+    # A receiver's manager never lists a block that left its window, wherever slots lie; what a
+    # sender's lists hold beyond its window only a receiver that asked for it would get.
+    if group.window is not None and not (explicit and side == "context"):
         # The query about to run sits at position `tokens`: of the keys it sees, the oldest is `kept` - 1 further back.
         kept = group.window + dict(case.side(side).reserve).get(group.name, 0)
         sinks = -(-group.sinks // tokens_per_block)
         stale = (request.tokens(group.length) + 1 - kept) // tokens_per_block
         if stale > sinks:
             gone.append((sinks, stale))
-    if side == "generation":
+    if side == "generation" and group.length == "prompt":
         cached = request.generation.cached // tokens_per_block
         if cached:
             gone.append((0, cached))

@@ -31,7 +31,7 @@ class SideState(Hashed):
     """What one side's cache manager holds of a request before the transfer.
 
     ``cached``: prompt tokens that the side already had by prefix reuse. The generation side does
-    not request the whole blocks among them.
+    not request the whole blocks among them; groups as long as another number are not concerned.
     """
 
     cached: int = 0

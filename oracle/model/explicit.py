@@ -62,12 +62,42 @@ def _numbering(case: Case, side: str, table: PageTable) -> dict[int, tuple[int, 
 
 
 def check_lists(case: Case, side: str, lists: Lists) -> None:
-    """Every list is of a group that its rank's stage holds."""
+    """Every list is of a group that its rank's stage holds and of a request that is on the rank.
+
+    Which blocks a side holds is decided once a request and group: all its ranks hold the same, of
+    which a context-parallel rank has every cp-th.
+    """
     topology = case.side(side).topology
-    for rank, name, _ in lists:
+    held: dict[tuple[str, int], dict[int, frozenset[int]]] = {}
+    for (number, name, request), row in lists.items():
+        rank = topology.rank(number)
+        where = f"tables.{side}.{number}.{name}"
         group = case.model.group_index(name)
-        if not pack_group(case.model, group, case.side(side), topology.rank(rank)):
-            raise InvalidCase(f"tables.{side}.{rank}", name, "the stage of this rank holds no layer of the group")
+        if not pack_group(case.model, group, case.side(side), rank):
+            raise InvalidCase(f"tables.{side}.{number}", name, "the stage of this rank holds no layer of the group")
+        if topology.attention_dp and rank.tp != case.requests[request].dp_rank(side):
+            raise InvalidCase(where, request, "the request is on another attention data-parallel rank")
+        blocks = frozenset(ordinal for ordinal, slot in enumerate(row.slots) if slot >= 0)
+        for ordinal in sorted(blocks) if case.model.groups[group].is_paged else ():
+            if ordinal % topology.cp != rank.cp:
+                raise InvalidCase(
+                    f"{where}[{request}]", ordinal, f"rank {number} owns blocks {rank.cp} mod {topology.cp}"
+                )
+        held.setdefault((name, request), {})[number] = blocks
+    for (name, request), by_rank in held.items():
+        group = case.model.group_index(name)
+        paged = case.model.groups[group].is_paged
+        everything = frozenset().union(*by_rank.values())
+        for rank in topology.ranks():
+            if topology.attention_dp and rank.tp != case.requests[request].dp_rank(side):
+                continue
+            if not pack_group(case.model, group, case.side(side), rank):
+                continue
+            own = {ordinal for ordinal in everything if not paged or ordinal % topology.cp == rank.cp}
+            lacking = own - by_rank.get(rank.number, frozenset())
+            if lacking:
+                where = f"tables.{side}.{rank.number}.{name}[{request}]"
+                raise InvalidCase(where, min(lacking), "another rank of the side has a slot for this block")
 
 
 def explicit_slots(row: SlotList | None, blocks: int, count: int) -> np.ndarray:

@@ -26,7 +26,7 @@ def block_classes(case: Case, request: int, group: int) -> np.ndarray:
     kept = live_blocks(case, "generation", request, group, reserve=dict(case.generation.reserve).get(what.name, 0))
     size = case.generation.tokens_per_block
     past_end = (np.arange(len(wanted)) + 1) * size
-    missing = past_end > asked.generation.cached
+    missing = past_end > (asked.generation.cached if what.length == "prompt" else 0)
     classes = np.where(kept & missing, OPTIONAL, FORBIDDEN).astype(np.uint8)
     classes[wanted & missing] = DUE
     return classes
