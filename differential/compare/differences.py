@@ -171,7 +171,8 @@ class _Gathered:
         bases = np.array([keys.base[key] for key in by_base], dtype=np.int64)
         in_block = self.due % keys.width
         buffer = np.where(self.due >= 0, np.searchsorted(bases, in_block, side="right") - 1, -1)
-        block = np.where(self.due >= 0, self.due // keys.width, -1)
+        # Rows past the prompt are of another content, but of the same block.
+        block = np.where(self.due >= 0, self.due // keys.width % keys.ordinals, -1)
         stray = np.flatnonzero(self.due < 0)
         places = self._places(stray)
         names = list(dict.fromkeys(places))
@@ -196,7 +197,7 @@ class _Gathered:
                     key[0],
                     None if key[1] is not None and key[1] < 0 else key[1],
                     key[2],
-                    int(block[index] % keys.ordinals) if block[index] >= 0 else None,
+                    int(block[index]) if block[index] >= 0 else None,
                     len(members),
                     self.senders[0][self.sender_codes[0][index]],
                     self.senders[1][self.sender_codes[1][index]],
@@ -227,7 +228,7 @@ class _Gathered:
         self, by_base: list[Key], bases: np.ndarray, buffer: np.ndarray, block: np.ndarray, in_block: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """(head, token position) of every byte, -1 for none."""
-        case, keys = self.truth.case, self.truth.generation_keys
+        case = self.truth.case
         heads, tokens = np.full(len(buffer), -1, dtype=np.int64), np.full(len(buffer), -1, dtype=np.int64)
         for number in np.unique(buffer[buffer >= 0]).tolist():
             group, layer, role = by_base[number]
@@ -238,7 +239,7 @@ class _Gathered:
             bits = tuple(case.generation.bits_of(role, part.bits) for part in declared.parts)
             head, row = _head_and_row(declared, bits, size, in_block[chosen] - bases[number])
             heads[chosen] = head
-            last = (block[chosen] % keys.ordinals) * size + (row + 1) * declared.tokens_per_row - 1
+            last = block[chosen] * size + (row + 1) * declared.tokens_per_row - 1
             tokens[chosen] = np.where(row >= 0, last, -1)
         return heads, tokens
 
