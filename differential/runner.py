@@ -5,10 +5,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import PurePath
 
-from differential.engines.memory import execute
-from differential.engines.protocol import Engine
+from differential.engines.memory import Carried, MemoryDifference, carry, compare_memory, require_room
+from differential.engines.protocol import Engine, EngineUnavailable
 from differential.managers.tables import gather_facts
 from differential.subjects.protocol import Election, Subject
 from oracle.model.case import Case
@@ -17,7 +18,7 @@ from oracle.model.writes import Refusal, Writes
 from oracle.truth.judge import Padding, judge
 from oracle.truth.verdict import Kind, Outcome, Verdict, Violation
 
-__all__ = ["CaseResult", "Kind", "Outcome", "Padding", "Verdict", "Violation", "run_case"]
+__all__ = ["CaseResult", "Kind", "MemoryDifference", "Outcome", "Padding", "Verdict", "Violation", "run_case"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,16 @@ class CaseResult:
     """What came of one case.
 
     ``verdicts``: on each subject's plan, by its name. ``landed``: on the destination's memory after
-    the engine carried the plan out, by subject name; empty without an engine. ``runs``, ``nbytes``
-    and ``pairs``: judged in the plans of all subjects together.
+    the engine carried the plan out, by subject name; empty without an engine. ``memory_differs``:
+    by two subjects whose plans were carried out and serve every request, how the memories that they
+    left differ; it fails nothing by itself, for a difference of plans may be a known one. ``runs``,
+    ``nbytes`` and ``pairs``: judged in the plans of all subjects together.
     """
 
     case: Case
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     landed: dict[str, Verdict] = field(default_factory=dict)
+    memory_differs: dict[tuple[str, str], MemoryDifference] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:
@@ -65,10 +69,14 @@ def run_case(
     """Have every subject plan ``case`` from the same facts, judge each plan, and let ``engine`` carry each out.
 
     A subject that raises fails, as does an engine that raises: the verdict's reason then starts with
-    ``crash:``. Raises ``InvalidCase`` if the case itself cannot be, or two subjects have one name.
+    ``crash:``. Raises ``InvalidCase`` if the case itself cannot be, or two subjects have one name, and
+    ``EngineUnavailable`` before anyone plans where memory does not suffice.
     """
+    if engine is not None and engine.available() is None:
+        require_room(case, engine)
     facts = gather_facts(case)
     result = CaseResult(case)
+    carried: dict[str, Carried] = {}
     for subject in subjects:
         name = subject.name
         if name in result.verdicts:
@@ -84,17 +92,26 @@ def run_case(
             continue
         result.verdicts[name] = judge(case, plan, padding=padding, election=subject.election)
         if engine is not None:
-            result.landed[name] = _carry_out(case, plan, engine, padding, subject.election)
+            carried[name] = _carry_out(case, plan, engine, padding, subject.election)
+            result.landed[name] = carried[name].verdict
+    for names in combinations([name for name, done in carried.items() if done.served_all], 2):
+        first, second = (carried[name].landing for name in names)
+        assert first is not None and second is not None
+        difference = compare_memory(first, second)
+        if difference is not None:
+            result.memory_differs[names] = difference
     return result
 
 
-def _carry_out(case: Case, plan: Writes | Refusal, engine: Engine, padding: Padding, election: Election) -> Verdict:
+def _carry_out(case: Case, plan: Writes | Refusal, engine: Engine, padding: Padding, election: Election) -> Carried:
     if isinstance(plan, Refusal):
         plan = Writes(refusals=(plan,))
     try:
-        return execute(case, plan, engine, padding=padding, election=election)
+        return carry(case, plan, engine, padding=padding, election=election)
+    except EngineUnavailable:
+        raise
     except Exception as error:
-        return crashed(error)
+        return Carried(crashed(error))
 
 
 def crashed(error: Exception) -> Verdict:

@@ -97,7 +97,7 @@ def test_the_host_engine_is_the_default_and_needs_no_device() -> None:
 def test_an_unknown_engine_is_told_with_the_known_ones() -> None:
     with pytest.raises(InvalidCase) as told:
         find_engine("hots")
-    assert str(told.value) == "engine = 'hots' is not possible: the engines are host; did you mean host?"
+    assert str(told.value) == "engine = 'hots' is not possible: the engines are host, torch; did you mean host?"
 
 
 def test_the_host_engine_takes_no_other_device() -> None:

@@ -1,8 +1,8 @@
 """Engines: what really moves the bytes of a plan between the ranks' memories.
 
 Each module or package of this room is an engine of that name with ``make(device)``, apart from
-``protocol`` and ``memory``. It is imported when its engine is asked for: nobody else needs its
-library.
+``protocol``, ``runs`` and ``memory``. It is imported when its engine is asked for: nobody else needs
+its library.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
 
-from differential.engines.protocol import Engine, Memories
+from differential.engines.protocol import Engine, EngineUnavailable, Memories
 from oracle.model.errors import InvalidCase
 
-__all__ = ["Engine", "Memories", "find_engine", "names"]
+__all__ = ["Engine", "EngineUnavailable", "Memories", "find_engine", "names"]
 
 DEFAULT = "host"
-NO_ENGINES = ("memory", "protocol")
+NO_ENGINES = ("memory", "protocol", "runs")
 
 
 def names() -> list[str]:

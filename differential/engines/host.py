@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 from differential.engines.protocol import Memories
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Writes
+
+LEAST_FREE = 1 << 30
+"""Bytes taken to be free where the system does not say."""
 
 
 class HostEngine:
@@ -35,3 +40,27 @@ def make(device: str) -> HostEngine:
     if device != "cpu":
         raise InvalidCase("device", device, "the host engine copies on the cpu")
     return HostEngine()
+
+
+def free_host_bytes() -> int:
+    """Bytes of the host's memory that are free without swapping, within the limit of the process's control group."""
+    found = []
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    except (OSError, ValueError):
+        pass
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:
+            most = limit.read().strip()
+        with open("/sys/fs/cgroup/memory.current", encoding="ascii") as current:
+            if most != "max":
+                found.append(max(0, int(most) - int(current.read())))
+    except (OSError, ValueError):
+        pass
+    if not found:
+        try:
+            found.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        except (OSError, ValueError, AttributeError):
+            return LEAST_FREE
+    return min(found)

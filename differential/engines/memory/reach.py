@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from differential.engines.memory.planes import GUARD, Arena, Planes
+from differential.engines.memory.arena import GUARD, Arena
+from differential.engines.memory.planes import Planes
 from oracle.model.writes import Segment, Writes
 
 Beyond = list[tuple[int, int]]
