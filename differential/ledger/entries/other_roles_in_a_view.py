@@ -6,7 +6,7 @@ from datetime import date
 
 from differential.compare import BOTH, FIRST, ByteDifference
 from differential.ledger.entry import NATIVE, Bytes, Entry
-from differential.ledger.legacy.views import has_partner
+from differential.ledger.legacy.views import lacks_partner
 from differential.runner import Kind, Violation
 from oracle.model.case import Case
 
@@ -17,14 +17,15 @@ def covers(case: Case, difference: ByteDifference) -> bool:
     if difference.second_senders or len(difference.first_senders) != 1 or difference.right not in (FIRST, BOTH):
         return False
     place = difference.destination, difference.group, difference.layer, difference.role
-    return not has_partner(case, difference.first_senders[0], *place)
+    return lacks_partner(case, difference.first_senders[0], *place)
 
 
 def explains(case: Case, violation: Violation) -> bool:
     place = violation.destination, violation.group, violation.layer, violation.role
-    if case.native is None or violation.kind is not Kind.MISSING or None in place or not violation.paired:
+    if case.native is None or violation.kind is not Kind.MISSING or None in place:
         return False
-    return not any(has_partner(case, source, *place) for source in violation.paired)  # type: ignore[arg-type]
+    # Of the paired ranks those of one stage hold the buffer, all packed alike.
+    return any(lacks_partner(case, source, *place) for source in violation.paired)  # type: ignore[arg-type]
 
 
 ENTRY = Entry(

@@ -17,6 +17,8 @@ def is_left_out(case: Case, request: int, destination: int, group: int, layer: i
         return False
     if case.native.mapper_of(role) != "replicated" or role in case.native.ignored:
         return False
+    if not any(buffer.role == role and layer in buffer.layers for buffer in case.model.groups[group].buffers):
+        return False
     senders, topology = tensor_size(case.context), case.generation.topology
     rank = topology.rank(destination)
     receivers = topology.tp * topology.cp

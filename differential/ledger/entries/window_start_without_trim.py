@@ -27,9 +27,18 @@ def is_shifted(case: Case, request: int | None, group: int | None) -> bool:
 
 
 def covers(case: Case, difference: ByteDifference) -> bool:
-    if difference.right != FIRST or difference.first_senders != difference.second_senders:
+    if difference.right != FIRST or len(difference.first_senders) != 1:
         return False
-    return is_shifted(case, difference.request, difference.group)
+    if difference.first_senders != difference.second_senders or difference.ordinal is None or difference.layer is None:
+        return False
+    return is_shifted(case, difference.request, difference.group) and holds(case, difference)
+
+
+def holds(case: Case, difference: ByteDifference) -> bool:
+    """Whether the group has such a buffer on the layer."""
+    assert difference.group is not None and difference.layer is not None
+    buffers = case.model.groups[difference.group].buffers
+    return any(each.role == difference.role and difference.layer in each.layers for each in buffers)
 
 
 def explains(case: Case, violation: Violation) -> bool:

@@ -55,13 +55,11 @@ def layers(view: View) -> frozenset[int]:
     return frozenset(layer for layer, _ in view)
 
 
-def has_partner(case: Case, source: int, destination: int, group: int, layer: int, role: str) -> bool:
-    """Whether the sender's view that holds (layer, role) has one of the same roles, and a layer, on the receiver."""
+def lacks_partner(case: Case, source: int, destination: int, group: int, layer: int, role: str) -> bool:
+    """Whether the sender has (layer, role) in a view, and the receiver no view of those roles with such a layer."""
     own = next((view for view in views(case, "context", source, group) if (layer, role) in view), None)
-    if own is None:
-        return False
     there = views(case, "generation", destination, group)
-    return any(roles(view) == roles(own) and layers(view) & layers(own) for view in there)
+    return own is not None and not any(roles(view) == roles(own) and layers(view) & layers(own) for view in there)
 
 
 def uneven_view(case: Case, side: str) -> bool:

@@ -1,0 +1,456 @@
+"""The ledger: each known difference is shown by its witness, means what it says, and hides nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from differential import faults, ledger
+from differential.compare import FIRST, PairDifference, RefusalDifference, compare
+from differential.ledger import Bytes, Entry, Refuses, check_case, covers_verdict, entries, find_entry, settle
+from differential.ledger.entry import WITNESSES
+from differential.ledger.legacy.sides import chunk_count
+from differential.managers.chunks import chunks_of
+from differential.managers.tables import gather_facts
+from differential.runner import Kind, Outcome, Verdict, Violation, run_case
+from differential.subjects.mapping import Mapping
+from differential.subjects.native import make
+from differential.subjects.registry import find_subject
+from oracle.model.case import Case, Request, SideState
+from oracle.model.codec import decode, encode_file
+from oracle.model.errors import InvalidCase, MalformedFile
+from oracle.model.topology import Topology
+from strategies.cases import cases
+from strategies.cases import decode as decode_numbers
+from strategies.numbers import WIDTH
+from tests.golden import case_of, scenarios
+from tests.ledger_cases import (
+    VARIANTS,
+    among_grid_partners,
+    among_paired_ranks,
+    compared,
+    receivers,
+    roles,
+    state_case,
+    subjects,
+)
+
+NAMES = [entry.name for entry in entries()]
+GAP = "replicated-state-under-helix"
+
+
+def random_cases(count: int, seed: int) -> list[Case]:
+    """Drawn cases without a search for failures: the same ones on every run."""
+    random = Random(seed)
+    return [decode_numbers(random.randbytes(WIDTH)) for _ in range(count)]
+
+
+# ---- entries and their witnesses
+
+
+def test_every_witness_differs_as_it_states_and_in_nothing_else() -> None:
+    assert ledger.check_witnesses(subjects(*VARIANTS)) == []
+
+
+def test_every_entry_has_a_witness_and_every_witness_an_entry() -> None:
+    assert sorted(path.stem for path in WITNESSES.glob("*.json")) == NAMES == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_witness_is_small_and_says_where_its_difference_is_described(name: str) -> None:
+    entry = find_entry(name)
+    case, stated = ledger.read_witness(entry)
+    assert max(faults.size_of(case)) <= 6 and stated
+    assert "spec: " in entry.reference and entry.component and entry.summary
+    assert repr(entry) == f"the known difference {name}: {entry.summary}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_entry_covers_its_witness_and_no_other_entry_does(name: str) -> None:
+    entry = find_entry(name)
+    case, _ = ledger.read_witness(entry)
+    for second in entry.second:
+        assert list(settle(case, compared(case, second)).accepted) == [name]
+        assert not settle(case, compared(case, second), known=[e for e in entries() if e is not entry]).open.identical
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_failure_of_a_witness_is_covered_and_not_by_an_empty_ledger(name: str) -> None:
+    entry = find_entry(name)
+    case, _ = ledger.read_witness(entry)
+    for second in entry.second:
+        subject = find_subject(second)
+        verdict = run_case(case, [subject]).verdicts[second]
+        settled = settle(case, compared(case, second))
+        assert covers_verdict(case, second, verdict, [settled])
+        if verdict.outcome is Outcome.FAIL:
+            assert not covers_verdict(case, second, verdict, [])
+            assert not covers_verdict(case, second, verdict, [settle(case, compared(case, second), known=())])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_covered_where_the_subjects_are_called_something_else(name: str) -> None:
+    case, _ = ledger.read_witness(find_entry(name))
+    other = replace(compared(case, find_entry(name).second[0]), second="another")
+    assert not settle(case, other).accepted
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_subjects_may_be_compared_in_either_order(name: str) -> None:
+    entry = find_entry(name)
+    case, _ = ledger.read_witness(entry)
+    there = settle(case, compared(case, entry.second[0]))
+    back = settle(case, compared(case, first=entry.second[0], second="mapping"))
+    assert list(back.accepted) == list(there.accepted) == [name] and back.open.identical
+    assert back.open.first == entry.second[0] and back.verdict == there.verdict == "accepted"
+
+
+# ---- narrowness
+
+
+BYTES = [entry.name for entry in entries() if isinstance(entry.form, Bytes) and entry.name != "empty-stage-is-paired"]
+REFUSALS = [entry.name for entry in entries() if isinstance(entry.form, Refuses)]
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_a_byte_entry_covers_none_of_the_neighbours_of_its_difference(name: str) -> None:
+    entry = find_entry(name)
+    case, _ = ledger.read_witness(entry)
+    for difference in compared(case, entry.second[0]).bytes:
+        assert entry.covers(case, difference)
+        for change in (
+            {"right": "second"},
+            {"right": "neither"},
+            {"role": "another"},
+            {"role": None},
+            {"group": None},
+            {"second_senders": (5,)},
+            {"first_senders": ()},
+            {"first_senders": (0, 1)},
+        ):
+            assert not entry.covers(case, replace(difference, **change)), change
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_entry_covers_its_code_on_its_side_and_in_its_cases_only(name: str) -> None:
+    entry = find_entry(name)
+    case, _ = ledger.read_witness(entry)
+    assert isinstance(entry.form, Refuses)
+    (difference,) = compared(case, entry.second[0]).refusals
+    turned = {"first": "second", "second": "first"}[difference.refused_by]
+    assert entry.covers(case, difference)
+    assert not entry.covers(case, replace(difference, code="another"))
+    assert not entry.covers(case, replace(difference, refused_by=turned))
+    assert not entry.covers(case, replace(difference, request=0 if difference.request is None else None))
+    plain = decode(
+        '{"schema": 1, "model": {"layers": 1, "groups": [{"name": "kv", "buffers": ["key @ 0 : T D(1) ; 8"]}]}, '
+        '"context": {"tp": 1, "stages": [1], "tokens_per_block": 1}, "native": {"mappers": {"all": "indexed"}}, '
+        '"generation": {"tp": 1, "stages": [1], "tokens_per_block": 1}, "requests": [{"content": 0, "prompt": 2}]}'
+    )
+    for code in entry.form.codes:
+        for request in (None, 0):
+            assert not entry.covers(plain, RefusalDifference(entry.form.by, code, "", request))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_planted_fault_is_never_taken_for_a_known_difference(seed: int) -> None:
+    """Where both sides serve, what a fault changes stays open; only bytes the other side leaves out tell nothing."""
+    changed = 0
+    for case in random_cases(45, 100 + seed):
+        facts = gather_facts(case)
+        plans = {name: find_subject(name).plan(case, facts) for name in ("mapping", "native")}
+        good = settle(case, compare(case, *plans.values(), names=("mapping", "native")))
+        if any(isinstance(each, RefusalDifference) for found in good.accepted.values() for each in found):
+            continue
+        for name in faults.names():
+            fault = faults.find_fault(name)
+            for base in plans if fault.applies(case) else ():
+                spoiled = fault.wrap(find_subject(base)).plan(case, facts)
+                spoils = compare(case, plans[base], spoiled)
+                if spoils.identical or spoils.refusals:
+                    continue
+                pair = {**plans, base: spoiled}
+                settled = settle(case, compare(case, *pair.values(), names=("mapping", "native")))
+                left_out = "other-roles-in-a-view" in good.accepted and base == "mapping"
+                assert left_out or settled.verdict == "different", (name, base, case)
+                changed += 1
+    assert changed > 20
+
+
+# ---- what settles
+
+
+@given(cases())
+def test_mapping_and_every_generation_of_native_differ_in_known_ways_only(case: Case) -> None:
+    checked = [check_case(case, subjects(variant)) for variant in VARIANTS]
+    for each in checked:
+        assert each.passed, (each.settled[0].open.lines(), [str(v[2].violations[:1]) for v in each.uncovered()])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_drawn_cases_reach_the_common_entries(seed: int) -> None:
+    accepted: set[str] = set()
+    for case in random_cases(120, seed):
+        settled = settle(case, compared(case))
+        assert settled.open.identical, settled.open.lines()
+        accepted.update(settled.accepted)
+    assert {"head-major-and-token-major", "helix-with-reuse", "other-roles-in-a-view", "uneven-heads"} <= accepted
+
+
+RECORDED = [case_of(scenario) for scenario in scenarios()]
+UNTRIMMED = "g207"
+"""Lists that no manager would hand over: mapping and native alike send blocks that the window has left."""
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_recorded_scenarios_differ_in_known_ways_only(variant: str) -> None:
+    used: set[str] = set()
+    for case in RECORDED:
+        checked = check_case(case, subjects(variant))
+        (settled,) = checked.settled
+        used.update(settled.accepted)
+        if case.notes.startswith(UNTRIMMED):
+            assert settled.identical and len(checked.uncovered()) == 2
+        else:
+            assert checked.passed, (case.notes, settled.open.lines())
+    expected = {
+        "native": {"lost-block-is-not-noticed", "chunks-with-state", "stage-without-attention", GAP},
+        "native:suffix": {"window-start-without-trim", "context-parallel-sender-of-suffixes", GAP},
+        "native:suffix,no-helix": {"window-start-without-trim", "any-context-parallelism"},
+    }
+    assert expected[variant] | {"tensor-sizes-that-do-not-divide"} <= used
+
+
+def test_a_failure_that_the_comparison_does_not_show_is_not_covered() -> None:
+    case, _ = ledger.read_witness(find_entry("uneven-heads"))
+    settled = [settle(case, compared(case))]
+    verdict = run_case(case, [make()]).verdicts["native"]
+    stray = Violation(Kind.STRAY, 1, 0, 0, 0, 0, 0, "key", 0)
+    worse = replace(verdict, violations=(*verdict.violations, stray))
+    assert covers_verdict(case, "native", verdict, settled)
+    assert not covers_verdict(case, "native", worse, settled)
+    assert ledger.unexplained(case, "native", worse, settled[0]) == (stray,)
+    assert not covers_verdict(case, "mapping", replace(verdict, violations=(stray,)), settled)
+    assert not covers_verdict(case, "native:suffix", verdict, settled)
+
+
+def test_a_subject_that_raised_is_not_covered_and_a_pass_needs_no_cover() -> None:
+    case, _ = ledger.read_witness(find_entry("uneven-heads"))
+    settled = [settle(case, compared(case))]
+    assert not covers_verdict(case, "native", Verdict(Outcome.FAIL, reason="crash: KeyError"), settled)
+    assert not covers_verdict(case, "native", Verdict(Outcome.NOT_RUN, reason="no engine"), settled)
+    assert covers_verdict(case, "native", Verdict(Outcome.PASS), [])
+
+
+def test_an_open_difference_takes_the_cover_from_every_failure_of_the_case() -> None:
+    case, _ = ledger.read_witness(find_entry("uneven-heads"))
+    comparison = compared(case)
+    more = PairDifference(0, 0, 0, "both", "no")
+    settled = settle(case, replace(comparison, pairs=(more,)))
+    assert settled.verdict == "different" and settled.open.pairs == (more,)
+    assert not covers_verdict(case, "native", run_case(case, [make()]).verdicts["native"], [settled])
+
+
+def test_a_checked_case_tells_what_is_open_and_what_is_uncovered() -> None:
+    case, _ = ledger.read_witness(find_entry("uneven-heads"))
+    fault = faults.find_fault("drop-last-run")
+    checked = check_case(case, [Mapping(), fault.wrap(make())])
+    assert not checked.passed and checked.open and checked.uncovered()[0][:2] == ("native", "plan")
+    crashing = check_case(case, [Mapping(), Raises()])
+    assert not crashing.settled and [row[:2] for row in crashing.uncovered()] == [("raises", "plan")]
+    assert check_case(case, subjects("native")).passed
+
+
+class Raises:
+    name, election = "raises", "own"
+
+    def plan(self, case: Case, facts: object) -> None:
+        raise RuntimeError("no plan")
+
+
+# ---- the Helix gap (spec: legacy sender, 7.1)
+
+HELIX = [
+    # context tp, generation tp, generation cp, receivers that miss the replicated state
+    (2, 1, 2, [1]),
+    (2, 1, 4, [2, 3]),
+    (1, 1, 2, []),
+    (1, 2, 2, []),
+    (4, 1, 2, [1]),
+    (2, 2, 2, []),
+    (4, 2, 2, [1, 3]),
+]
+
+
+@pytest.mark.parametrize(("there", "here", "parallel", "missing"), HELIX)
+@pytest.mark.parametrize("variant", VARIANTS[:2])
+def test_the_helix_gap_is_where_it_is_described_and_nowhere_else(
+    there: int, here: int, parallel: int, missing: list[int], variant: str
+) -> None:
+    case = state_case(Topology(there, (2,)), Topology(here, (2,), parallel))
+    comparison = compared(case, variant)
+    settled = settle(case, comparison)
+    assert receivers(comparison, "ple") == missing and roles(comparison) <= {"ple"}
+    assert list(settled.accepted) == [GAP] * bool(missing) and settled.open.identical
+    for each in comparison.bytes:
+        assert (each.nbytes, each.second_senders, each.right) == (6, (), FIRST)
+
+
+def test_the_mapping_sends_each_receiver_its_replicated_state_once_from_the_first_paired_rank() -> None:
+    comparison = compared(state_case(Topology(4, (2,)), Topology(2, (2,), 2)))
+    assert [(each.destination, each.first_senders) for each in comparison.bytes] == [(1, (0,)), (3, (2,))]
+
+
+@pytest.mark.parametrize("name", ["g287", "g291", "g295"])
+def test_the_recorded_helix_scenarios_lack_replicated_state_and_nothing_else(name: str) -> None:
+    case = next(case for case in RECORDED if case.notes.startswith(name))
+    comparison = compared(case, "native:suffix")
+    settled = settle(case, comparison)
+    assert list(settled.accepted) == [GAP] and settled.open.identical
+    assert all(case.native.mapper_of(each.role) == "replicated" for each in comparison.bytes)  # type: ignore[union-attr]
+    recorded = next(s for s in scenarios() if s["id"] == name)["results"]
+    (helix,) = [result for result in recorded if "main_helix" in result["generations"]]
+    assert sum(each.nbytes for each in comparison.bytes) == helix["check"]["missing"]
+
+
+@pytest.mark.parametrize("variant", ["", "suffix"])
+def test_the_gap_is_stale_once_native_elects_among_paired_ranks(variant: str) -> None:
+    mended = among_paired_ranks(variant)
+    stale = ledger.check_witnesses([Mapping(), mended])
+    assert [(each.entry.name, each.second) for each in stale] == [(GAP, mended.name)]
+    assert "it does not differ any more" in str(stale[0]) and "found 0 differences" in str(stale[0])
+    for there, here, parallel, _ in HELIX:
+        case = state_case(Topology(there, (2,)), Topology(here, (2,), parallel))
+        assert compared(case, mended).identical
+
+
+def test_another_repair_of_the_gap_is_a_difference_that_no_entry_covers() -> None:
+    other = among_grid_partners()
+    case = state_case(Topology(2, (2,)), Topology(1, (2,), 2))
+    settled = settle(case, compared(case, other))
+    assert [(e.destination, e.first_senders, e.second_senders) for e in settled.open.bytes] == [(1, (0,), (1,))]
+    (stale,) = ledger.check_witnesses([Mapping(), other])
+    assert stale.entry.name == GAP and stale.reason == "it differs, but not as the entry says"
+
+
+# ---- stale entries and bad ones
+
+
+def entry_with(path: Path, monkeypatch: pytest.MonkeyPatch, argument: object, name: str = GAP) -> Entry:
+    """An entry whose witness is written to ``path`` with another statement."""
+    entry = find_entry(name)
+    case, _ = ledger.read_witness(entry)
+    (path / f"{name}.json").write_text(encode_file(case, {"witness": {"argument": argument}}))
+    monkeypatch.setattr("differential.ledger.entry.WITNESSES", path)
+    return entry
+
+
+def test_a_witness_that_states_another_difference_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = entry_with(tmp_path, monkeypatch, ["rank 1 gets nothing", "rank 2 neither"])
+    stale = ledger.check_witnesses(subjects("native"), known=[entry])
+    assert [each.reason for each in stale] == ["it differs in another way"]
+    assert str(stale[0]).endswith("replicated-state-under-helix.json states 2 differences, found 1 difference")
+
+
+def test_a_witness_that_differs_in_more_than_its_entry_covers_is_stale() -> None:
+    narrower = replace(find_entry("uneven-heads"), form=Bytes(lambda case, difference: difference.role == "key"))
+    (stale,) = ledger.check_witnesses(subjects("native"), known=[narrower])
+    assert stale.reason.startswith("besides what the entry covers it differs in: rank 0, request 0, value of layer 0")
+
+
+def test_only_pairs_of_subjects_that_are_there_are_checked() -> None:
+    assert ledger.check_witnesses([Mapping()]) == []
+    assert ledger.check_witnesses([among_paired_ranks()]) == []
+
+
+def test_a_witness_is_written_only_for_a_case_that_differs_as_the_entry_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("differential.ledger.entry.WITNESSES", tmp_path)
+    entry = find_entry(GAP)
+    case = state_case(Topology(2, (2,)), Topology(1, (2,), 2))
+    path = ledger.write_witness(entry, case, subjects("native", "native:suffix"))
+    assert ledger.read_witness(entry)[0] == case and path == tmp_path / f"{GAP}.json"
+    assert ledger.check_witnesses(subjects("native", "native:suffix"), known=[entry]) == []
+    no_gap = state_case(Topology(2, (2,)), Topology(2, (2,), 2))
+    with pytest.raises(InvalidCase, match="it does not differ any more"):
+        ledger.write_witness(entry, no_gap, subjects("native", "native:suffix"))
+    with pytest.raises(InvalidCase, match="it differs, but not as the entry says"):
+        ledger.write_witness(find_entry("uneven-heads"), case, subjects(*VARIANTS))
+
+
+@pytest.mark.parametrize("argument", [[], "text", [1], None])
+def test_a_witness_must_state_its_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argument: object
+) -> None:
+    entry = entry_with(tmp_path, monkeypatch, argument)
+    with pytest.raises(MalformedFile, match="expected argument, a list of sentences"):
+        ledger.read_witness(entry)
+
+
+def test_a_missing_witness_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("differential.ledger.entry.WITNESSES", tmp_path)
+    with pytest.raises(InvalidCase, match=r"witness of uneven-heads = 'uneven-heads.json' is not possible: expected"):
+        ledger.read_witness(find_entry("uneven-heads"))
+
+
+def test_a_date_to_look_again_only_warns() -> None:
+    assert ledger.to_look_at(date(2000, 1, 1)) == ()
+    assert ledger.to_look_at(date(2100, 1, 1)) == entries()
+    assert ledger.check_witnesses(subjects("native")) == []
+
+
+def test_an_unknown_entry_is_told_the_names() -> None:
+    with pytest.raises(InvalidCase, match="did you mean uneven-heads"):
+        find_entry("uneven-head")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "Two words"}, "expected lower case letters"),
+        ({"reference": " "}, "entry uneven-heads.reference"),
+        ({"component": ""}, "entry uneven-heads.component"),
+        ({"second": ()}, "expected subjects other than mapping"),
+        ({"second": ("mapping",)}, "expected subjects other than mapping"),
+    ],
+)
+def test_an_entry_without_what_it_needs_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidCase, match=message):
+        replace(find_entry("uneven-heads"), **changes)  # type: ignore[arg-type]
+
+
+def test_a_refusal_form_names_a_side_and_a_code() -> None:
+    with pytest.raises(InvalidCase, match="expected first or second"):
+        Refuses("both", ("code",), lambda case, difference: True)
+    with pytest.raises(InvalidCase, match="expected at least one refusal code"):
+        Refuses("first", (), lambda case, difference: True)
+
+
+# ---- what the entries say of the legacy sender
+
+CUTS = st.lists(st.integers(1, 19), max_size=4, unique=True).map(sorted)
+
+
+@given(st.integers(1, 5), st.integers(0, 19), CUTS)
+def test_slices_are_counted_as_a_manager_cuts_them(size: int, reused: int, cuts: list[int]) -> None:
+    case = state_case(Topology(1, (2,)), Topology(1, (2,)), prompt=20)
+    request = Request(0, 20, cuts=tuple(cuts), context=SideState(min(reused, 19)))
+    case = replace(case, context=replace(case.context, tokens_per_block=size), requests=(request,))
+    assert chunk_count(case, request) == len(chunks_of(request, size))
+
+
+def test_a_difference_of_another_buffer_is_not_the_helix_gap() -> None:
+    case = state_case(Topology(2, (2,)), Topology(1, (2,), 2))
+    entry = find_entry(GAP)
+    (gap,) = compared(case).bytes
+    assert entry.covers(case, gap)
+    for change in ({"destination": 0}, {"role": "ssm"}, {"group": 0}, {"layer": 0}, {"request": None}):
+        assert not entry.covers(case, replace(gap, **change)), change
+    assert not entry.covers(state_case(Topology(2, (2,)), Topology(2, (2,), 2)), gap)
