@@ -35,7 +35,7 @@ def planned(case: Case) -> Writes | Refusal:
 
 @st.composite
 def kind_cases(draw: st.DrawFn, kinds: tuple[str, ...] = tuple(KINDS)) -> Case:
-    """Cases of a published kind: prefix sharing, windows, cached prefixes, Helix, attention DP, own page tables, slots."""
+    """Cases of a published kind: shared prefixes, windows, cached prefixes, Helix, attention DP, own tables and slots."""
     kind = kinds[draw(st.integers(0, len(kinds) - 1))]
     random = Random(draw(st.integers(0, 1 << 30)))
     model = from_plain(plain_case(kind)).model
@@ -138,7 +138,8 @@ def with_own_slots(case: Case, side: str, random: Random) -> Case:
 def bytes_of(case: Case) -> int:
     """Bytes of all pools of both sides."""
     return sum(
-        table.pool_extent(pool) for side in SIDES for table in lay_out(case, side).tables for pool in range(len(table.pools))
+        table.pool_extent(pool)
+        for side in SIDES
+        for table in lay_out(case, side).tables
+        for pool in range(len(table.pools))
     )
-
-

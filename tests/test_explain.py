@@ -59,10 +59,11 @@ def test_a_wrong_head_says_which_was_due_which_came_and_who_holds_them() -> None
     case = case_of(GQA, "tp1", "tp4", prompts=8, size=4)
     rows = [[*row[:READ], row[READ] + 4 * (row[DESTINATION] == 1), *row[8:]] for row in right(case)]
     assert said(case, rows) == lines(
-        """
+        r"""
         wrong element: 4 bytes, the first at pool 0 slot 5 +0 (byte 0 of key) of generation rank 1 (tp 1 of 4)
           due      key of layer 0, block 0, head 0, token 0, element 0 (content 0)
-          came     key of layer 0, block 0, head 1, token 0, element 0 (content 0), from context rank 0
+          came     key of layer 0, block 0, head 1, token 0, element 0 (content 0), from context rank 0, \
+            pool 0 slot 1 +4
           differs  head 1 in place of 0
           because  generation rank 1, 1 of tp=4, holds head 0 of 2: ceil(2/4)=1 from floor(1*2/4)=0; the same on 0
           because  context rank 0, 0 of tp=1, holds heads 0-1 of 2: ceil(2/1)=2 from floor(0*2/1)=0
@@ -142,7 +143,7 @@ def test_a_duplicate_says_that_it_was_written_again() -> None:
         """
         duplicate: 2 bytes, the first at pool 0 slot 1 +0 (byte 0 of key) of generation rank 0, written again
           due      key of layer 0, block 0, token 0, element 0 (content 0)
-          came     key of layer 0, block 0, token 0, element 0 (content 0), from context rank 0
+          came     key of layer 0, block 0, token 0, element 0 (content 0), from context rank 0, pool 0 slot 1 +0
           paired   context rank 0; of these [0] holds the due element; elected 0 = [0][key 0 mod 1]
           with     context tp=1, generation tp=1, request 0 prompt=2, key=0, tokens per block=2
         """
@@ -156,7 +157,8 @@ def test_an_unelected_sender_is_shown_the_election() -> None:
         not elected: 2 bytes, the first at pool 0 slot 0 +0 (byte 0 of key) of generation rank 1 \
             (attention DP 1 of 2), right, but not from the elected rank
           due      key of layer 0, block 0, token 0, element 0 (content 0)
-          came     key of layer 0, block 0, token 0, element 0 (content 0), from context rank 0 (tp 0 of 4)
+          came     key of layer 0, block 0, token 0, element 0 (content 0), from context rank 0 (tp 0 of 4), \
+            pool 0 slot 1 +0
           paired   context ranks 0, 1, 2, 3; of these [0, 1, 2, 3] hold the due element; \
             elected 1 = [0, 1, 2, 3][key 1 mod 4]
           with     context tp=4, generation tp=2 attention DP, request 0 prompt=2, key=1, tokens per block=2
@@ -215,7 +217,7 @@ def test_a_stale_source_says_what_lay_there() -> None:
         stale source: 2 bytes, the first at pool 0 slot 1 +0 (byte 0 of key) of generation rank 0, \
             read from a slot that holds no block to send
           due      key of layer 0, block 0, token 0, element 0 (content 0)
-          came     a slot that holds no block of this transfer, from context rank 0
+          came     a slot that holds no block of this transfer, from context rank 0, pool 0 slot 2 +0
           paired   context rank 0; of these [0] holds the due element; elected 0 = [0][key 0 mod 1]
           with     context tp=1, generation tp=1, request 0 prompt=2, key=0, tokens per block=2
         """

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from oracle.model.case import Case, SlotList
+from oracle.model.buffers import GroupKind, LayerGroup, Model
+from oracle.model.case import Case, Request, SlotList
+from oracle.model.errors import InvalidCase
 from oracle.model.writes import Pair, Refusal, Segment, Writes
 from oracle.truth.elements import truth_of
 from oracle.truth.judge import judge
@@ -117,6 +119,43 @@ def lost_in(requests: int) -> Case:
     return case_of(MLA, prompts=[4] * requests, tables=tables)
 
 
+def spoiled(*, request: int = 0, group: int = 0, nbytes: int = 1) -> Segment:
+    zero = np.zeros(1, dtype=np.int64)
+    return Segment(request, 0, group, 0, 0, 0, 0, zero, zero, np.array([[0, 0, nbytes]]))
+
+
+@pytest.mark.parametrize(
+    ("plan", "argument", "value"),
+    [
+        (Writes((Pair(1, 0, 0),)), "pairs[0].request", 1),
+        (Writes(segments=(spoiled(request=1),)), "segments[0].request", 1),
+        (Writes(segments=(spoiled(request=-1),)), "segments[0].request", -1),
+        (Writes(segments=(spoiled(group=7),)), "segments[0].group", 7),
+        (Writes(segments=(spoiled(nbytes=-1),)), "segments[0].runs", -1),
+        (Writes(refusals=(Refusal("no", "because", 2),)), "refusals.request", 2),
+    ],
+)
+def test_a_plan_of_what_the_case_does_not_have_is_named(plan: Writes, argument: str, value: int) -> None:
+    with pytest.raises(InvalidCase) as trouble:
+        judge(case_of(MLA), plan)
+    assert (trouble.value.argument, trouble.value.value) == (argument, value)
+
+
+def test_a_group_of_no_length_holds_nothing() -> None:
+    case = case_of(MLA)
+    encoder = LayerGroup("cross", GroupKind.PAGED, case.model.groups[0].buffers, length="encoder")
+    case = replace(case, model=Model(1, (encoder,)), requests=(Request(0, 2, lengths=(("encoder", 0),)),))
+    assert judge(case, Writes((Pair(0, 0, 0),)))
+
+
+def test_a_refused_request_that_is_written_all_the_same_is_stray_for_one_as_for_many() -> None:
+    for many in (1, 2):
+        case = lost_in(many)
+        refused = replace(right_plan(case), refusals=(Refusal("lost", "block 0 is gone", 0),))
+        own = [segment for segment in refused.segments if segment.request == 0]
+        assert own and judge(case, refused).counts == {Kind.STRAY: sum(segment.nbytes for segment in own)}
+
+
 def test_a_lost_block_refuses_its_request_and_no_other() -> None:
     case = lost_in(2)
     plan = right_plan(case)
@@ -127,7 +166,8 @@ def test_a_lost_block_refuses_its_request_and_no_other() -> None:
     )
     lost = Refusal("lost", "block 0 is gone", 0)
     assert judge(case, replace(plan, refusals=(lost,)))
-    assert judge(case, Refusal("lost", "block 0 is gone", 1)).kinds == {Kind.FALSE_REFUSAL}
+    missing = {Kind.MISSING: 8, Kind.FALSE_REFUSAL: 1}
+    assert judge(case, Refusal("lost", "block 0 is gone", 1)).counts == missing
     assert judge(case, Refusal("lost", "block 0 is gone")).kinds == {Kind.FALSE_REFUSAL}
     assert judge(case, replace(plan, segments=(), refusals=(lost,))).counts == {Kind.MISSING: 8}
 

@@ -146,3 +146,20 @@ class Writes:
                 )
             )
         return cls(tuple(pairs), tuple(segments), **others)  # type: ignore[arg-type]
+
+
+def check_plan(writes: Writes, requests: int, groups: int) -> None:
+    """Raise ``InvalidCase`` for a request or a group that the case does not have, and for runs below 0 bytes."""
+    for name, rows in (("pairs", writes.pairs), ("segments", writes.segments)):
+        for index, row in enumerate(rows):
+            if not 0 <= row.request < requests:
+                raise InvalidCase(f"{name}[{index}].request", row.request, f"the case has requests 0..{requests - 1}")
+    for refusal in writes.refusals:
+        if refusal.request is not None and not 0 <= refusal.request < requests:
+            raise InvalidCase("refusals.request", refusal.request, f"the case has requests 0..{requests - 1}")
+    for index, segment in enumerate(writes.segments):
+        if not 0 <= segment.group < groups:
+            raise InvalidCase(f"segments[{index}].group", segment.group, f"the case has groups 0..{groups - 1}")
+        if segment.runs.size and segment.runs[:, 2].min() < 0:
+            least = int(segment.runs[:, 2].min())
+            raise InvalidCase(f"segments[{index}].runs", least, "expected runs of at least 0 bytes")

@@ -50,14 +50,14 @@ class Keys:
         buffer = next(b for b in buffers if b.role == role and (layer in b.layers or layer < 0))
         instance = case.side(side)
         bits = tuple(instance.bits_of(role, part.bits) for part in buffer.parts)
-        indices, byte = place_of_offset(buffer, bits, instance.tokens_per_block, offset - self.base[key])
+        part, indices, byte = place_of_offset(buffer, bits, instance.tokens_per_block, offset - self.base[key])
         token = None
         for axis, index in indices:
             if axis == "T":
                 token = ordinal * instance.tokens_per_block + (index + 1) * buffer.tokens_per_row - 1
         private = code - self.private if code >= self.private else None
         content = case.requests[private].content if private is not None else code
-        return Element(content, group, layer, role, ordinal, indices, byte, token, private)
+        return Element(content, group, layer, role, ordinal, indices, byte, token, private, part)
 
 
 @lru_cache(maxsize=256)
@@ -90,9 +90,9 @@ class Frame:
     """What both judges know of a case without a look at any byte.
 
     ``heard``: by request, destination rank -> paired source ranks. ``unserved``: (request,
-    destination rank, id within the block) of indices without a paired holder, over a full period of
-    ordinals. ``lost``: request -> (destination rank, group, ordinal) of a due block that no paired
-    source holds any more.
+    destination rank, id within the blocks) of an index without a paired holder, in the first block
+    of a full period of ordinals that shows it. ``lost``: request -> (destination rank, group,
+    ordinal) of a due block that no paired source holds any more.
     """
 
     case: Case
@@ -175,4 +175,5 @@ def enumerate_sides(case: Case, padding: str) -> Truth:
     )
     fill_source(truth)
     fill_destination(truth, padding)
+    truth.unserved.sort()
     return truth

@@ -71,6 +71,8 @@ def fill_source(truth: Truth) -> None:
                         continue
                     ranks = [members[position] for position in here]
                     slots = np.array([flat.side.slots[rank.number][group][request] for rank in ranks])
+                    if not slots.shape[1]:
+                        continue
                     ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
                     values = ids[:, None, :] + (
                         block_ids(truth, "context", request, group, slots.shape[1], stack) + shift
@@ -119,6 +121,8 @@ def fill_destination(truth: Truth, padding: str) -> None:
                         continue
                     ranks = [members[position] for position in here]
                     slots = np.array([flat.side.slots[rank.number][group][request] for rank in ranks])
+                    if not slots.shape[1]:
+                        continue
                     ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
                     key = (asked.context_dp, group)
                     if key not in sent_from:
@@ -236,10 +240,11 @@ def _senders(
             elected = np.where(none, np.int32(-1), elected)
             for position, rank in enumerate(ranks):
                 mine = rank.cp if paged else 0
-                seen = any(o % cp == residue and o % own == mine for o in range(lcm(cp, own)))
-                if seen and none[position].any():
+                shown = [o for o in range(lcm(cp, own)) if o % cp == residue and o % own == mine]
+                if shown and none[position].any():
                     row = ids[position if len(ids) > 1 else 0]
-                    truth.unserved.append((request, rank.number, int(row[int(none[position].argmax())])))
+                    first = shown[0] * truth.generation_keys.width
+                    truth.unserved.append((request, rank.number, first + int(row[int(none[position].argmax())])))
         found.append(elected)
     return found
 

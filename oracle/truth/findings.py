@@ -16,7 +16,7 @@ from oracle.truth.stacks import FlatSide
 from oracle.truth.verdict import Element, Kind, Place, Violation
 
 LIMIT = 200
-"""violations described in detail; counts are always exact"""
+"""violations of a kind that are described in detail; counts are always exact"""
 
 
 def find_violations(
@@ -71,15 +71,12 @@ def find_violations(
     if len(missing):
         counts[Kind.MISSING] = counts.get(Kind.MISSING, 0) + len(missing)
         describe.missing(missing, violations)
-    if election == "paired" and truth.unserved and not counts:
-        counts[Kind.MISSING] = 0
-        violations.append(unserved_violation(truth))
     return tuple(violations), counts
 
 
-def unserved_violation(frame: Frame) -> Violation:
+def unserved_violation(frame: Frame, unserved: tuple[int, int, int]) -> Violation:
     """What is wrong with a plan whose every byte is right, of instances that cannot be served."""
-    request, rank, number = frame.unserved[0]
+    request, rank, number = unserved
     return Violation(
         Kind.MISSING,
         0,
@@ -155,7 +152,7 @@ class Spot:
 
     ``due`` is the id due there (below 0: nothing may come), ``found`` the id that came (None:
     nothing did), ``owner`` the request that the byte is of (-1: none), ``elected`` the source rank
-    that must send it (-1: none), ``segment`` what wrote it.
+    that must send it (-1: none), ``segment`` what wrote it, ``read`` where that read it.
     """
 
     rank: int
@@ -167,6 +164,7 @@ class Spot:
     owner: int
     elected: int
     segment: Segment | None
+    read: Place | None = None
 
 
 def describe(
@@ -174,13 +172,12 @@ def describe(
 ) -> Violation:
     """The violation whose first byte is ``spot``; ``holders`` says which of the paired ranks hold the due element."""
     due = frame.generation_keys.decode(frame.case, "generation", spot.due)
+    group = due.group if due else (spot.segment.group if spot.segment is not None else None)
     entry = next(
         (
             e
             for e in frame.generation.side.tables[spot.rank].entries
-            if e.pool == spot.pool
-            and e.offset <= spot.offset < e.offset + e.nbytes
-            and (due is None or (e.group == due.group and e.role == due.role))
+            if e.pool == spot.pool and e.offset <= spot.offset < e.offset + e.nbytes and group in (None, e.group)
         ),
         None,
     )
@@ -196,7 +193,7 @@ def describe(
     lost = frame.lost.get(request)
     explain = (
         "the source no longer holds this block"
-        if kind is Kind.MISSING and lost and due and lost[2] == due.ordinal
+        if kind is Kind.MISSING and lost and due and lost[1:] == (due.group, due.ordinal)
         else ""
     )
     return Violation(
@@ -217,13 +214,14 @@ def describe(
         holders(heard) if due else (),
         spot.elected if spot.elected >= 0 else None,
         note=explain,
+        read=spot.read,
     )
 
 
 class Located:
-    """Vectors of rank, pool, slot, offset in the slot, and entry index (-1: no buffer) of flat addresses."""
+    """Vectors of rank, pool, slot and offset in the slot of flat addresses."""
 
-    __slots__ = ("entry", "offset", "pool", "rank", "slot")
+    __slots__ = ("offset", "pool", "rank", "slot")
 
     def __init__(self, flat: FlatSide, addresses: np.ndarray) -> None:
         bounds = np.array(flat.bounds, dtype=np.int64)
@@ -252,7 +250,6 @@ class Describer:
         self.carried = carried
         self.due = due
         self.elected = elected
-        self._blocks: dict[tuple[int, int, int, int], tuple[int, int] | None] = {}
 
     def written(self, kind: Kind, where: np.ndarray, violations: list[Violation]) -> None:
         numbers = self.carried.segment[where]
@@ -279,13 +276,15 @@ class Describer:
         columns = [located.rank, located.pool, located.slot, buffer, block]
         columns.append(numbers if numbers is not None else np.zeros_like(addresses))
         _, first, count = np.unique(np.stack(columns), axis=1, return_index=True, return_counts=True)
-        for index, nbytes in sorted(zip(first.tolist(), count.tolist(), strict=True)):
-            if len(violations) >= LIMIT:
-                return
+        for index, nbytes in sorted(zip(first.tolist(), count.tolist(), strict=True))[:LIMIT]:
             violations.append(self._violation(kind, where, addresses, located, index, nbytes, numbers))
 
     def _violation(self, kind, where, addresses, located, index, nbytes, numbers) -> Violation:  # type: ignore[no-untyped-def]
         address = int(addresses[index])
+        read = None
+        if where is not None:
+            source = Located(self.truth.context, self.carried.source[where[index : index + 1]])
+            read = Place(int(source.rank[0]), int(source.pool[0]), int(source.slot[0]), int(source.offset[0]))
         spot = Spot(
             int(located.rank[index]),
             int(located.pool[index]),
@@ -296,6 +295,7 @@ class Describer:
             int(self.truth.owner[address]),
             int(self.elected[address]),
             self.writes.segments[numbers[index]] if numbers is not None else None,
+            read,
         )
         return describe(self.truth, kind, nbytes, spot, lambda heard: self._holders(address, heard))
 

@@ -81,9 +81,11 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 Indices = tuple[tuple[str, int], ...]
 
 
-def place_of_offset(buffer: Buffer, bits: tuple[int, ...], tokens_per_block: int, offset: int) -> tuple[Indices, int]:
-    """((axis, global index), ...) and the byte in the element of one global byte offset."""
-    for axes, lengths, unit in global_axes(buffer, bits, tokens_per_block):
+def place_of_offset(
+    buffer: Buffer, bits: tuple[int, ...], tokens_per_block: int, offset: int
+) -> tuple[int, Indices, int]:
+    """(part of the buffer, ((axis, global index), ...), byte in the element) of one global byte offset."""
+    for part, (axes, lengths, unit) in enumerate(global_axes(buffer, bits, tokens_per_block)):
         size = unit
         for length in lengths:
             size *= length
@@ -93,6 +95,6 @@ def place_of_offset(buffer: Buffer, bits: tuple[int, ...], tokens_per_block: int
             for axis, length in zip(reversed(axes), reversed(lengths), strict=True):
                 element, index = divmod(element, length)
                 indices.append((axis.name, index))
-            return tuple(reversed(indices)), byte
+            return part, tuple(reversed(indices)), byte
         offset -= size
     raise IndexError(offset)

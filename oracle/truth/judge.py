@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from oracle.model.case import Case
 from oracle.model.errors import InvalidCase
-from oracle.model.writes import Refusal, Writes
+from oracle.model.writes import Refusal, Writes, check_plan
 from oracle.truth.blocks import DUE, FORBIDDEN
 from oracle.truth.elements import Frame, Truth, truth_of
-from oracle.truth.findings import find_violations
+from oracle.truth.findings import find_violations, unserved_violation
 from oracle.truth.runs import Carried, carry, segment_ranks
 from oracle.truth.servable import right_refusals
 from oracle.truth.verdict import Kind, Outcome, Verdict, Violation
@@ -33,13 +34,9 @@ def judge(
     truth = truth_of(case, padding)
     if isinstance(writes, Refusal):
         writes = Writes(refusals=(writes,))
-    refused: frozenset[int] = frozenset()
-    if writes.refusals:
-        settled = settle_refusals(truth, writes)
-        if isinstance(settled, Verdict):
-            return settled
-        refused = settled
-    return _judge_bytes(truth, writes, election, refused)
+    check_plan(writes, len(case.requests), len(case.model.groups))
+    false, refused = settle_refusals(truth, writes)
+    return with_refusals(_judge_bytes(truth, writes, election, refused), false, writes)
 
 
 def check_options(padding: str, election: str) -> None:
@@ -50,34 +47,38 @@ def check_options(padding: str, election: str) -> None:
         raise InvalidCase("election", election, "expected paired or own")
 
 
-def settle_refusals(frame: Frame, writes: Writes) -> Verdict | frozenset[int]:
-    """The verdict where refusals settle it; else the requests that are rightly refused."""
+def settle_refusals(frame: Frame, writes: Writes) -> tuple[tuple[Violation, ...], frozenset[int]]:
+    """(false refusals, requests that the plan refuses): of a refused request nothing is due and nothing may come."""
+    if not writes.refusals:
+        return (), frozenset()
     reasons, lost = right_refusals(frame)
-    false = [
-        refusal
-        for refusal in writes.refusals
-        if not reasons
-        and (refusal.request is None or refusal.request not in lost)
-        and not _all_lost(frame, refusal, lost)
-    ]
+    everything = range(len(frame.case.requests))
+    false = []
+    refused: set[int] = set()
+    for refusal in writes.refusals:
+        mine = everything if refusal.request is None else (refusal.request,)
+        refused.update(mine)
+        if not reasons and any(request not in lost for request in mine):
+            note = "every due byte has a paired holder"
+            false.append(Violation(Kind.FALSE_REFUSAL, 0, refusal.request, refusal=refusal, note=note))
+    return tuple(false), frozenset(refused)
+
+
+def with_refusals(verdict: Verdict, false: tuple[Violation, ...], writes: Writes) -> Verdict:
+    """The verdict of the bytes of a plan, and its refusals."""
+    if not writes.refusals:
+        return verdict
+    counts = dict(verdict.counts)
     if false:
-        violations = tuple(
-            Violation(
-                Kind.FALSE_REFUSAL, 0, refusal.request, refusal=refusal, note="every due byte has a paired holder"
-            )
-            for refusal in false
-        )
-        return Verdict(Outcome.FAIL, violations, {Kind.FALSE_REFUSAL: len(false)}, refusals=writes.refusals)
-    refused = {refusal.request for refusal in writes.refusals}
-    if None in refused or len(refused) == len(frame.case.requests):
-        if writes.segments:
-            return frozenset()
-        return Verdict(Outcome.PASS, reason="; ".join(map(str, writes.refusals)), refusals=writes.refusals)
-    return frozenset(request for request in refused if request is not None)
-
-
-def _all_lost(frame: Frame, refusal: Refusal, lost: dict[int, str]) -> bool:
-    return refusal.request is None and len(lost) == len(frame.case.requests)
+        counts[Kind.FALSE_REFUSAL] = len(false)
+    return replace(
+        verdict,
+        outcome=Outcome.FAIL if false else verdict.outcome,
+        violations=(*false, *verdict.violations),
+        counts=counts,
+        reason="; ".join(map(str, writes.refusals)),
+        refusals=writes.refusals,
+    )
 
 
 def _judge_bytes(truth: Truth, writes: Writes, election: Election, without: frozenset[int] = frozenset()) -> Verdict:
@@ -101,16 +102,20 @@ def _judge_bytes(truth: Truth, writes: Writes, election: Election, without: froz
     if clean and election == "paired":
         ranks = segment_ranks(writes.segments)[0]
         clean = not len(ranks) or bool((elected[carried.destination] == ranks[carried.segment]).all())
-        clean = clean and not truth.unserved
+        clean = clean and all(row[0] in without for row in truth.unserved)
     if clean:
         return Verdict(
             Outcome.PASS,
             nbytes=len(carried.destination),
             runs=writes.run_count,
             pairs=len(writes.pairs),
-            refusals=writes.refusals,
         )
     violations, counts = find_violations(truth, writes, carried, due, klass, elected, election)
+    if election == "paired" and not counts:
+        unserved = [row for row in truth.unserved if row[0] not in without]
+        violations += tuple(unserved_violation(truth, row) for row in unserved[:1])
+        if unserved:
+            counts[Kind.MISSING] = 0
     violations = (*unplanned, *violations)
     for violation in unplanned:
         counts[violation.kind] = counts.get(violation.kind, 0) + violation.nbytes
@@ -121,7 +126,6 @@ def _judge_bytes(truth: Truth, writes: Writes, election: Election, without: froz
         nbytes=len(carried.destination),
         runs=writes.run_count,
         pairs=len(writes.pairs),
-        refusals=writes.refusals,
     )
 
 

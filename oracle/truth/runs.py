@@ -85,7 +85,7 @@ def _rooms(flat: FlatSide, pools: list[tuple[int, int]], owner: np.ndarray, addr
     """``room`` of every run at once; ``owner`` is the position of its pool in ``pools``."""
     tables = flat.side.tables
     what = [tables[rank].pools[pool] for rank, pool in pools]
-    if any([pool.layer_stride for pool in what]):
+    if any(pool.layer_stride for pool in what):
         found = np.zeros(len(address), dtype=np.int64)
         for position, (rank, pool) in enumerate(pools):
             mine = owner == position

@@ -43,6 +43,8 @@ class Element:
     token: int | None = None
     private_to: int | None = None
     """request that owns the row, where it lies past the prompt or is state"""
+    part: int = 0
+    """which of the buffer's parts, where it has several"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ def element_text(case: Case, side: str, element: Element, *, of_a_block: bool = 
         pieces.append(f"group {group.name}")
     if group.is_paged and of_a_block:
         pieces.append(f"block {element.ordinal}")
-    names = [name for name, _ in element.indices]
-    part = next((part for part in buffer.parts if [axis.name for axis in part.axes] == names), buffer.parts[0])
+    part = buffer.parts[element.part]
+    if len(buffer.parts) > 1:
+        pieces.append(f"part {element.part} of {len(buffer.parts)}")
     bits = case.side(side).bits_of(buffer.role, part.bits)
     for axis, (name, index) in zip(part.axes, element.indices, strict=True):
         if name == "T" and not of_a_block:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from oracle.model.case import Case, Content, Request, SideState
 from oracle.model.sides import lay_out
-from oracle.model.writes import Pair, Refusal, Writes
+from oracle.model.writes import Pair, Refusal
 from oracle.truth.elements import truth_of
 from oracle.truth.judge import judge
 from oracle.truth.verdict import Kind, Outcome, Verdict
@@ -252,8 +252,12 @@ def test_a_pair_left_out_or_added_is_reported(build: object) -> None:
 @each_case
 def test_a_refusal_of_what_can_be_served_is_false(build: object) -> None:
     case = build()
+    reference = read(case)
+    plan = plan_of(right_rows(case, reference), reference)
     for request in (None, *range(len(case.requests))):
-        verdict = judge(case, Writes(refusals=(Refusal("no", "because", request),)))
+        others = replace(plan, refusals=(Refusal("no", "because", request),))
+        kept = [segment for segment in others.segments if request is not None and segment.request != request]
+        verdict = judge(case, replace(others, segments=tuple(kept)))
         assert counts(verdict) == {"false refusal": 1}
 
 

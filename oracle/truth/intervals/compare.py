@@ -1,4 +1,4 @@
-"""One slot of a receiver against all that is written to it, in pieces; slots that are visited alike are compared once."""
+"""One slot of a receiver against all that is written to it, in pieces; slots visited alike are compared once."""
 
 from __future__ import annotations
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from oracle.model.case import Case
-from oracle.model.writes import Refusal, Writes
+from oracle.model.writes import Refusal, Writes, check_plan
 from oracle.truth.blocks import DUE
 from oracle.truth.findings import LIMIT, find_outside, find_unpaired, unserved_violation
 from oracle.truth.intervals.compare import Due, Visit, compare
 from oracle.truth.intervals.known import DueMap, Known, Owners, known_of
 from oracle.truth.intervals.report import WRITTEN, Findings, Pool
 from oracle.truth.intervals.visits import Visits, plan_of
-from oracle.truth.judge import Election, Padding, check_options, pair_trouble, settle_refusals
+from oracle.truth.judge import Election, Padding, check_options, pair_trouble, settle_refusals, with_refusals
 from oracle.truth.reserved import FOREIGN, PADDING
 from oracle.truth.verdict import Kind, Outcome, Verdict, Violation
 
@@ -33,13 +33,9 @@ def judge_intervals(
     known = known_of(case)
     if isinstance(writes, Refusal):
         writes = Writes(refusals=(writes,))
-    refused: frozenset[int] = frozenset()
-    if writes.refusals:
-        settled = settle_refusals(known, writes)
-        if isinstance(settled, Verdict):
-            return settled
-        refused = settled
-    return _judge_plan(known, writes, padding, election, refused)
+    check_plan(writes, len(case.requests), len(case.model.groups))
+    false, refused = settle_refusals(known, writes)
+    return with_refusals(_judge_plan(known, writes, padding, election, refused), false, writes)
 
 
 def _judge_plan(known: Known, writes: Writes, padding: Padding, election: Election, refused: frozenset[int]) -> Verdict:
@@ -59,10 +55,11 @@ def _judge_plan(known: Known, writes: Writes, padding: Padding, election: Electi
     for kind in (*WRITTEN, Kind.MISSING):
         if kind in findings.counts:
             counts[kind] = findings.counts[kind]
-            violations += findings.tell(kind, LIMIT - len(violations))
-    if election == "paired" and known.unserved and not counts:
-        counts[Kind.MISSING] = 0
-        violations.append(unserved_violation(known))
+            violations += findings.tell(kind, LIMIT)
+    if election == "paired" and not counts:
+        for unserved in [row for row in known.unserved if row[0] not in refused][:1]:
+            counts[Kind.MISSING] = 0
+            violations.append(unserved_violation(known, unserved))
     for violation in unplanned:
         counts[violation.kind] = counts.get(violation.kind, 0) + violation.nbytes
     violations = [*unplanned, *violations]
@@ -73,7 +70,6 @@ def _judge_plan(known: Known, writes: Writes, padding: Padding, election: Electi
         nbytes=plan.nbytes,
         runs=writes.run_count,
         pairs=len(writes.pairs),
-        refusals=writes.refusals,
     )
 
 
@@ -100,7 +96,7 @@ class _PoolJudge:
         """by relation - 2: for which tokens of a block the sender's block is the one that is due"""
 
     def judge(self) -> None:
-        owners, visits = self.pool.owners, self.pool.visits
+        visits = self.pool.visits
         columns, sort_of = self._sort_by_slot()
         kinds, codes = self._visit_kinds()
         firsts = np.flatnonzero(np.diff(visits.slot, prepend=-1))

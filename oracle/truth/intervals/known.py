@@ -104,7 +104,7 @@ class Known(Frame):
         return found
 
     def code_at(self, code: int, row: int) -> int:
-        """The content code of a token row of a block with block code ``code``; a row of -1 has that of the last token."""
+        """The content code of a token row of a block with block code ``code``; a row of -1: the last token's."""
         return code if code >= 0 else int(self.mixed[-1 - code][row])
 
     def owners(self, side: str, rank: int, pool: int) -> Owners:
@@ -224,6 +224,7 @@ def known_of(case: Case) -> Known:
         frame.lost,
     )
     _note_unserved(known)
+    known.unserved.sort()
     note_lost(known)
     return known
 
@@ -241,8 +242,10 @@ def _note_unserved(known: Known) -> None:
                         for position in present(known, "generation", request, members):
                             rank = members[position]
                             mine = rank.cp if paged else 0
-                            if not any(o % cp == residue and o % own == mine for o in range(lcm(cp, own))):
+                            shown = [o for o in range(lcm(cp, own)) if o % cp == residue and o % own == mine]
+                            if not shown:
                                 continue
                             due = known.due_map(rank.number, pool, group, request, residue)
                             if due is not None and due.unserved >= 0:
-                                known.unserved.append((request, rank.number, due.unserved))
+                                number = shown[0] * known.generation_keys.width + due.unserved
+                                known.unserved.append((request, rank.number, number))

@@ -1,4 +1,4 @@
-"""The identity of a stored buffer in pieces: where bytes that follow each other on a rank follow each other in the whole.
+"""The identity of a stored buffer in pieces: neighbours on a rank that are neighbours in the whole.
 
 A piece is a stretch of local bytes whose global offsets rise with them, byte by byte. Pieces are
 compressed from the held indices of each axis; no byte is looked at.
@@ -31,7 +31,7 @@ class Pieces(NamedTuple):
 
 
 def cut(start: np.ndarray, length: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Cut stretches at ``bounds`` (ascending): (origin, shift from its start, length) in order; None: nothing to cut."""
+    """Cut stretches at ``bounds`` (ascending): (origin, shift from its start, length) in order; None: none to cut."""
     end = start + length
     low = np.searchsorted(bounds, start, side="right")
     count = np.searchsorted(bounds, end, side="left") - low + 1

@@ -12,7 +12,7 @@ from oracle.truth.intervals.compare import Cuts
 from oracle.truth.intervals.known import DueMap, Known, Owners
 from oracle.truth.intervals.visits import Plan, Visits
 from oracle.truth.reserved import FOREIGN, INCOMPATIBLE, NEVER, PADDING
-from oracle.truth.verdict import Kind, Violation
+from oracle.truth.verdict import Kind, Place, Violation
 
 WRITTEN = (Kind.STALE_SOURCE, Kind.STRAY, Kind.DUPLICATE, Kind.WRONG_ELEMENT, Kind.NOT_ELECTED)
 
@@ -135,12 +135,13 @@ class Findings:
             slot = known.maps("generation", pool.rank, group)[pool.pool]
             place, inside = slot.at(np.array([offset]))
             owner = request if inside[0] and slot.moves[place[0]] else -1
-        segment = found = None
+        segment = found = read = None
         if visit is not None:
             segment = self.plan.writes.segments[int(pool.visits.segment[visit])]
             slot_read, offset_read = int(pool.visits.source[visit]), int(seen.cuts.source[i])
             found = source_id(known, segment.source_rank, segment.source_pool, slot_read, offset_read)
-        return Spot(pool.rank, pool.pool, seen.slot, offset, due, found, owner, elected, segment)
+            read = Place(segment.source_rank, segment.source_pool, slot_read, offset_read)
+        return Spot(pool.rank, pool.pool, seen.slot, offset, due, found, owner, elected, segment, read)
 
     def _holders(self, seen: Seen, spot: Spot, heard: tuple[int, ...]) -> tuple[int, ...]:
         """Paired ranks that hold the due element in some resident block."""
@@ -159,7 +160,7 @@ class Findings:
             pools = known.maps("context", source, group)
             blocks = known.owners("context", source, next(iter(pools)))
             alike = blocks.code[(blocks.group == group) & (blocks.ordinal == ordinal)].tolist()
-            if any([known.code_at(each, row) == code for each in alike]):
+            if any(known.code_at(each, row) == code for each in alike):
                 found.append(source)
         return tuple(found)
 
