@@ -35,7 +35,7 @@ def planned(case: Case) -> Writes | Refusal:
 
 @st.composite
 def kind_cases(draw: st.DrawFn, kinds: tuple[str, ...] = tuple(KINDS)) -> Case:
-    """Cases of a published kind: shared prefixes, windows, cached prefixes, Helix, attention DP, own tables and slots."""
+    """Cases of a published kind: shared prefixes, windows, cached prefixes, Helix, attention DP, own tables."""
     kind = kinds[draw(st.integers(0, len(kinds) - 1))]
     random = Random(draw(st.integers(0, 1 << 30)))
     model = from_plain(plain_case(kind)).model
