@@ -7,6 +7,7 @@ from differential.managers.tables import gather_facts
 from differential.subjects.native import election, make
 from differential.subjects.protocol import Subject
 from differential.subjects.registry import find_subject
+from oracle.model.buffers import Model
 from oracle.model.case import Case, Native, Request, Slots
 from oracle.model.instance import Instance
 from oracle.model.topology import Topology
@@ -14,25 +15,29 @@ from tests.small_cases import group, model_of
 
 VARIANTS = ("native", "native:suffix", "native:suffix,no-helix")
 
-STATE = model_of(
-    group("key @ 0 : T D(2) ; 8"),
-    group(
-        "conv @ 1 : C[x:8.even, B:4.even, C:4.even]@TPCP W(1) ; 8",
-        "ssm @ 1 : H(8).even@TPCP P(2) ; 8",
-        "ple @ 1 : B(6) ; 8",
-        name="state",
-        state=True,
-    ),
-    layers=2,
-)
-"""A latent on layer 0; convolution, state heads and replicated side state on layer 1."""
+def state_model(layers: int) -> Model:
+    """A latent on even layers; convolution, state heads and replicated side state on odd ones."""
+    last = layers - 1
+    return model_of(
+        group(f"key @ 0..{last}/2 : T D(2) ; 8"),
+        group(
+            f"conv @ 1..{last}/2 : C[x:8.even, B:4.even, C:4.even]@TPCP W(1) ; 8",
+            f"ssm @ 1..{last}/2 : H(8).even@TPCP P(2) ; 8",
+            f"ple @ 1..{last}/2 : B(6) ; 8",
+            name="state",
+            state=True,
+        ),
+        layers=layers,
+    )
+
+
 DECLARED = Native((("key", "indexed"), ("conv", "sectioned"), ("ssm", "indexed"), ("ple", "replicated")))
 
 
 def state_case(context: Topology, generation: Topology, *, prompt: int = 9, key: tuple[int, int] = (0, 0)) -> Case:
-    """``STATE`` between two topologies, one request; ``key``: its attention data-parallel ranks."""
+    """:func:`state_model` between two topologies, one request; ``key``: its attention data-parallel ranks."""
     return Case(
-        STATE,
+        state_model(sum(context.stages)),
         *(Instance(topology, 2, packing=(("state", "separate"),)) for topology in (context, generation)),
         (Request(0, prompt, *key),),
         slots=Slots(mul=2, add=1),
