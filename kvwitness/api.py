@@ -9,7 +9,8 @@ from oracle.model.buffers import Model
 from oracle.model.case import SIDES, Case, Native
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Refusal, Writes
-from oracle.truth.judge import Election, Padding, judge
+from oracle.truth.decide import judge_any
+from oracle.truth.judge import Election, Padding
 from oracle.truth.verdict import Verdict
 from strategies.deployments import deployment as case_of_deployment
 
@@ -25,6 +26,7 @@ def check(
     The verdict is true where nothing is wrong; a right refusal is right. ``padding``: whether rows past
     the prompt may (``optional``) or must arrive (``due``). ``election``: ``paired`` also judges which of
     several holders sends a byte and which rank pairs the plan names; ``own`` leaves that to the plan.
+    Small memory is judged byte by byte, large memory in closed form, with the same verdict.
 
     Raises ``InvalidCase`` where the case itself cannot be, or ``writes`` is no plan.
 
@@ -34,7 +36,7 @@ def check(
     """
     if not isinstance(writes, Writes | Refusal):
         raise InvalidCase("writes", writes, "expected Writes (see Writes.from_runs) or a Refusal")
-    return judge(case, writes, padding=padding, election=election)
+    return judge_any(case, writes, padding=padding, election=election)
 
 
 def deployment(
@@ -52,8 +54,8 @@ def deployment(
     """The case of one deployment: a published model by name (or a ``Model``), both splits, and the prompt in tokens.
 
     Several prompts make several requests. ``cached``: tokens that the receiver had already. Pools are
-    hardly larger than the blocks in use, for the judge names every byte of them. Raises
-    ``InvalidCase`` that names the parameter and says what would be accepted.
+    hardly larger than the blocks in use. Raises ``InvalidCase`` that names the parameter and says what
+    would be accepted.
 
     >>> deployment("llama-3-70b", "tp=4", {"tp": 8}, prompt=33).generation.topology.tp
     8

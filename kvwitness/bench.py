@@ -7,6 +7,7 @@ whole commands are by the clock.
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import tempfile
@@ -74,12 +75,16 @@ class Measure:
 
 def measure_all(*, verify: bool = True) -> Iterator[Measure]:
     """All measures, each as soon as it is known. ``verify``: also time the default ``kvwitness verify``."""
+    gc.collect()
+    gc.freeze()  # as the worker processes of verify do
     yield from rates()
     yield from small_scopes()
     yield warm_planning()
     yield cold_search()
     yield judging("HND", "runs of at least 512 B", 4)
     yield judging("NHD", "runs of 8 B", 10)
+    yield from production("hnd", 5, 1)
+    yield from production("nhd", 60, 2)
     yield replaying()
     if verify:
         yield verifying()
@@ -107,37 +112,48 @@ def subjects() -> list[Subject]:
 
 
 def rates() -> Iterator[Measure]:
-    """Cases a second on one core: drawn, planned by both subjects and judged; then the same without the drawing."""
+    """Cases a second on one core: drawn, planned by both subjects and judged; then the same without the drawing.
+
+    A case that a subject refuses is not counted, and neither is the time that it took.
+    """
     judged = subjects()
     dense = [kind.name for kind in kinds() if kind.name in DENSE]
-    who = " and ".join(subject.name for subject in judged)
     drawn, undrawn = [], []
     sizes: list[Case] = []
     for number in range(ROUNDS):
         counted = _Counted(judged)
-        seconds = timed(lambda n=number, c=counted: _draw(dense, 2 * n, c), time.process_time)
-        drawn.append(counted.served / seconds)
-        kept: list[Case] = []
-        _draw(dense, 2 * number + 1, kept.append)
-        sizes += kept
-        counted = _Counted(judged)
-        seconds = timed(lambda k=kept, c=counted: [c(case) for case in k], time.process_time)
-        undrawn.append(counted.served / seconds)
-    detail = f"{who}; {spread_of(sizes)}"
+        whole = timed(lambda n=number, c=counted: _draw(dense, n, c), time.process_time)
+        drawing = (whole - counted.seconds - counted.seconds_refused) / CASES
+        undrawn.append(counted.served / counted.seconds)
+        drawn.append(1 / (drawing + counted.seconds / counted.served))
+        sizes += counted.cases
+    detail = f"{' and '.join(subject.name for subject in judged)}; {spread_of(sizes)}"
     yield Measure("draw + plan + judge, dense kinds", median(drawn), "cases/s", 500, True, detail)
     yield Measure("plan + judge, dense kinds", median(undrawn), "cases/s", 1000, True, detail)
 
 
 class _Counted:
-    """Plans and judges a case; counts those that are not refused."""
+    """Plans and judges cases, and times those that nobody refuses apart from the others."""
 
     def __init__(self, judged: list[Subject]) -> None:
         self.judged = judged
-        self.served = 0
+        self.cases: list[Case] = []
+        self.seconds = 0.0
+        self.seconds_refused = 0.0
+
+    @property
+    def served(self) -> int:
+        return len(self.cases)
 
     def __call__(self, case: Case) -> None:
+        began = time.process_time()
         result = run_case(case, self.judged)
-        self.served += not any(verdict.refusals for verdict in result.verdicts.values())
+        took = time.process_time() - began
+        if any(verdict.refusals for verdict in result.verdicts.values()):
+            self.seconds_refused += took
+        else:
+            self.seconds += took
+            self.cases.append(case)
 
 
 def _draw(names: Iterable[str], number: int, take: Callable[[Case], object]) -> None:
@@ -254,6 +270,33 @@ def _tiny_heads() -> Case:
 
 
 # ---- commands
+
+
+RUN_AND_TELL_MEMORY = """
+import re, resource, sys
+from pathlib import Path
+from kvwitness.cli import run
+status = run(sys.argv[1:])
+own = Path("/proc/self/status")  # what getrusage says includes the process that started this one
+peak = re.search(r"VmHWM:\\s+(\\d+)", own.read_text()) if own.exists() else None
+print(int(peak[1]) if peak else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+sys.exit(status)
+"""
+
+
+def production(layout: str, seconds: float, gibibytes: float) -> Iterator[Measure]:
+    """A production deployment in closed form, the start of Python included: 40 GiB of cache; duration and memory."""
+    split = ("--context", "tp=4", "--generation", "tp=8", "--prompt", "131072", "--layout", layout)
+    with tempfile.TemporaryDirectory() as directory:
+        arguments = ("verify", "--model", "llama-3-70b", *split, "--out", directory)
+        began = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-c", RUN_AND_TELL_MEMORY, *arguments], capture_output=True, text=True, check=True
+        )
+        took = time.perf_counter() - began
+    name = f"Llama-3 70B, 131,072 tokens, TP4 to TP8, {layout.upper()}, 40 GiB"
+    yield Measure(f"{name}: time", took, "s", seconds)
+    yield Measure(f"{name}: memory", int(done.stderr) / 2**20, "GiB", gibibytes)
 
 
 def replaying() -> Measure:

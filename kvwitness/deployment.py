@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvwitness.errors import CannotRun, Refused
+from kvwitness.reduce import reduce_case
 from kvwitness.search import save_failure
 from kvwitness.settings import Judged
 from kvwitness.trial import Judgement, Trial
 from kvwitness.witness import check_writable
-from kvwitness.words import in_bytes
 from oracle.model import upgrades
 from oracle.model.buffers import Model
 from oracle.model.case import SIDES, Case, Native, Slots
 from oracle.model.codec import from_plain
 from oracle.model.errors import InvalidCase, MalformedFile
 from oracle.model.json_text import parse
-from oracle.model.sides import lay_out
 from oracle.model.slots import number_blocks
 from strategies.deployments import deployment
-
-BYTES_A_BYTE = 45
-"""Memory that judging takes for each byte of both sides' pools, an engine's copies included (measured)."""
-
-LEAST_BOUND = 1 << 30
-"""Bytes that a deployment may always take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +36,12 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a deployment: its case, the judgement, and the witness of a failure."""
+    """What became of a deployment: its case, the judgement, and of a failure two witnesses: as it is, and shrunk."""
 
     case: Case
     judgement: Judgement
     witness: Path | None = None
+    shrunk: Path | None = None
     argument: tuple[str, ...] = ()
 
 
@@ -143,7 +136,7 @@ def build(wanted: Deployment) -> Case:
 
 
 def with_tight_pools(case: Case) -> Case:
-    """The case with pools hardly larger than its blocks: memory is what bounds a deployment.
+    """The case with pools hardly larger than its blocks: then an engine can carry out more of them.
 
     An odd number of slots and every second one in turn: no slot equals its ordinal, and one is left over.
     """
@@ -153,67 +146,31 @@ def with_tight_pools(case: Case) -> Case:
     return replace(case, slots=Slots(mul=2, add=1, counts=counts))
 
 
-# ---- whether it fits
-
-
-def bytes_to_enumerate(case: Case) -> int:
-    """Memory for an id of every byte of both sides, and for what judge and engine make of them."""
-    tables = [table for side in SIDES for table in lay_out(case, side).tables]
-    return BYTES_A_BYTE * sum(table.pool_extent(pool) for table in tables for pool in range(len(table.pools)))
-
-
-def free_memory() -> int:
-    """Half of the memory that is free here, in bytes, but at least ``LEAST_BOUND``."""
-    free = [LEAST_BOUND * 2]
-    try:
-        free.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                free.append(int(line.split()[1]) * 1024)
-    except (OSError, ValueError):
-        pass
-    return max(free) // 2
-
-
-def check_fits(wanted: Deployment, case: Case, bound: int) -> None:
-    """Raise ``CannotRun`` where judging takes more than ``bound`` bytes, with the largest prompt that fits."""
-    needed = bytes_to_enumerate(case)
-    if needed <= bound:
-        return
-    most = _largest_prompt(wanted, bound)
-    fits = f"the largest prompt that fits is --prompt {most}" if most else "not even one block fits"
-    raise CannotRun(
-        f"judging this deployment byte by byte takes about {in_bytes(needed)} of memory, and {in_bytes(bound)} is the"
-        f" bound (--memory); {fits}"
-    )
-
-
-def _largest_prompt(wanted: Deployment, bound: int) -> int:
-    """In tokens, whole blocks; 0 where one block is too much."""
-    least, most = 0, -(-wanted.prompt // wanted.tokens_per_block)
-    while least < most - 1:
-        half = (least + most) // 2
-        if bytes_to_enumerate(build(replace(wanted, prompt=half * wanted.tokens_per_block))) <= bound:
-            least = half
-        else:
-            most = half
-    return least * wanted.tokens_per_block
-
-
 # ---- judging it
 
 
-def judge_deployment(wanted: Deployment, judged: Judged, out: str, *, bound: int) -> Outcome:
-    """Judge one deployment in at most ``bound`` bytes. Raises ``Refused`` where a subject rightly refuses it."""
+def judge_deployment(wanted: Deployment, judged: Judged, out: str) -> Outcome:
+    """Judge one deployment. Raises ``Refused`` where a subject rightly refuses it."""
     check_writable(out)
     trial = Trial(judged)
     case = build(wanted)
-    check_fits(wanted, case, bound)
     judgement = trial(case)
     if judgement.failure is not None:
         path, argument = save_failure(judgement, trial, out)
-        return Outcome(case, judgement, path, argument)
+        return Outcome(case, judgement, path, save_failure(_shrunk(judgement, trial), trial, out)[0], argument)
     for name, verdict in judgement.result.verdicts.items():
         for refusal in verdict.refusals:
             raise Refused(name, refusal.code, refusal.reason)
     return Outcome(case, judgement)
+
+
+def _shrunk(judgement: Judgement, trial: Trial) -> Judgement:
+    """The same failure in as small a case as the reducer finds."""
+    failure = judgement.failure
+    assert failure is not None
+
+    def still_fails(case: Case) -> bool:
+        now = trial(case).failure
+        return now is not None and failure.same_as(now)
+
+    return trial(reduce_case(judgement.case, still_fails))

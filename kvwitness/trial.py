@@ -9,7 +9,8 @@ from differential.engines import find_engine
 from differential.engines.protocol import Engine
 from differential.faults import find_fault
 from differential.faults.minimum import size_of
-from differential.runner import CaseResult, run_case
+from differential.managers.tables import gather_facts
+from differential.runner import CaseResult, crashed, run_case
 from differential.subjects.protocol import Subject
 from differential.subjects.registry import find_subject
 from kvwitness.errors import CannotRun
@@ -18,6 +19,7 @@ from kvwitness.tally import Tally
 from oracle.model.case import Case
 from oracle.model.codec import encode
 from oracle.model.errors import InvalidCase
+from oracle.truth.decide import judge_any, method_for
 from oracle.truth.verdict import Kind, Outcome, Verdict
 
 CRASH = "crash"
@@ -111,7 +113,8 @@ class Trial:
     def __call__(self, case: Case, *, carry: bool = True) -> Judgement:
         """Judge ``case``; ``carry``: an engine also moves the bytes, and what landed is judged again.
 
-        Under a planted fault only its own kinds count, and only where the subject itself is right.
+        A case of large memory is judged in closed form, and no engine carries it out. Under a planted
+        fault only its own kinds count, and only where the subject itself is right.
         """
         result = self._run(case, self.subjects, carry)
         failure = _failure(result, self.counted)
@@ -126,10 +129,27 @@ class Trial:
 
     def _run(self, case: Case, subjects: list[Subject], carry: bool) -> CaseResult:
         try:
+            if method_for(case) != "elements":
+                return self._judge_plans(case, subjects)
             return run_case(case, subjects, engine=self.engine if carry else None, padding=self.judged.padding)
         except Exception as error:  # of the checker itself, or a plan that is none: the case is worth keeping
             error.add_note(f"while this case was judged:\n{encode(case)}")
             raise
+
+    def _judge_plans(self, case: Case, subjects: list[Subject]) -> CaseResult:
+        """The plans of a case whose bytes are too many to name each."""
+        facts = gather_facts(case)
+        result = CaseResult(case)
+        for subject in subjects:
+            try:
+                plan = subject.plan(case, facts)
+            except Exception as error:
+                result.verdicts[subject.name] = crashed(error)
+                continue
+            result.verdicts[subject.name] = judge_any(
+                case, plan, padding=self.judged.padding, election=subject.election, method="intervals"
+            )
+        return result
 
     def add(self, tally: Tally, judgement: Judgement) -> None:
         """Count one judged case."""

@@ -109,3 +109,9 @@ def test_a_ratio_is_that_of_the_medians(monkeypatch: pytest.MonkeyPatch) -> None
     clock = iter([9.0, 9.0, 4.0, 2.0, 60.0, 2.0, 4.0, 1.0])
     monkeypatch.setattr(bench, "timed", lambda action: next(clock))
     assert bench.ratio(lambda: None, lambda: None, rounds=3) == 2.0
+
+
+def test_production_is_measured_in_a_process_of_its_own() -> None:
+    took, memory = bench.production("hnd", 5, 1)
+    assert (took.unit, memory.unit) == ("s", "GiB")
+    assert 0 < memory.value < 40

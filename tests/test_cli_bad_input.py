@@ -45,7 +45,6 @@ def refused(said: Said, reason: str) -> None:
         (("--context", "tp=2"), "--context has no meaning here: without --model there is no deployment"),
         (("--model", "llama-3-70b", "--kinds", "mla"), "--kinds has no meaning here: --model judges one deployment"),
         (("--model", "llama-3-70b", "--time", 3), "--time has no meaning here: --model judges one deployment"),
-        (("--model", "llama-3-70b", "--memory", 0), "--memory = 0 is not possible: expected GiB above 0"),
         (("--device", "tpu"), "device = 'tpu' is not possible: the host engine copies on the cpu"),
         (
             ("--subjects", "gone:plan"),

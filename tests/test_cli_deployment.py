@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kvwitness.deployment import Deployment, build, bytes_to_enumerate, read_layout, read_model
+import kvwitness
+from differential.faults import find_fault, size_of
+from kvwitness.deployment import Deployment, build, read_layout, read_model
 from oracle.model.errors import InvalidCase
 from oracle.model.sides import lay_out
 from tests.face import Shell
@@ -30,6 +32,7 @@ def test_a_deployment_is_judged_and_its_bytes_are_counted(shell: Shell, tmp_path
     assert "generation  8 ranks: tp 8; 2 tokens a block; HND" in said.out
     # two whole blocks, the row past the prompt included
     assert f"8 rank pairs, 2,560 runs, 1.2 MiB ({4 * BYTES_A_TOKEN:,} bytes) judged" in said.out
+    assert "engine      carried the plan out, and what landed was judged again" in said.out
     assert "pass: every byte is in its place" in said.out
 
 
@@ -62,29 +65,35 @@ def test_a_failing_deployment_leaves_a_witness(shell: Shell, tmp_path: Path) -> 
     said = shell(*LLAMA, *arguments)
     assert said.status == 1
     assert "FAIL mapping: missing" in said.out
-    (path,) = tmp_path.glob("*.json")
-    assert f"replay it: kvwitness replay {path}" in said.out
-    assert shell("replay", path).status == 1
+    paths = list(tmp_path.glob("*.json"))
+    assert sum(f"replay it: kvwitness replay {path}" in said.out for path in paths) == 1
+    assert [shell("replay", path).status for path in paths] == [1, 1]
 
 
-def test_what_does_not_fit_in_memory_is_refused_with_the_largest_prompt_that_does(shell: Shell, tmp_path: Path) -> None:
-    split = ("--context", "tp=4", "--generation", "tp=8", "--memory", 1, "--out", tmp_path)
-    said = shell("verify", "--model", "llama-3-70b", "--prompt", 4096, "--tokens-per-block", 4, *split)
-    assert said.status == 2
-    assert said.err.startswith("kvwitness: judging this deployment byte by byte takes about ")
-    largest = int(said.err.rpartition("the largest prompt that fits is --prompt ")[2])
-    wanted = Deployment("llama-3-70b", "tp=4", "tp=8", largest, 4)
-    assert bytes_to_enumerate(build(wanted)) <= 1 << 30 < bytes_to_enumerate(build(_longer(wanted)))
+@pytest.mark.parametrize(("layout", "runs_a_block"), [("hnd", 2 * 80 * 8), ("nhd", 2 * 80 * 8 * 32)])
+def test_a_deployment_of_production_size_is_judged_too(
+    shell: Shell, tmp_path: Path, layout: str, runs_a_block: int
+) -> None:
+    split = ("--context", "tp=4", "--generation", "tp=8", "--layout", layout, "--out", tmp_path)
+    said = shell("verify", "--model", "llama-3-70b", "--prompt", 131072, *split, "--json")
+    assert said.status == 0, said.err
+    found = said.json["kinds"]["gqa"]
+    assert found["bytes"] == 131072 * BYTES_A_TOKEN == 40 << 30
+    assert found["runs"] == 4096 * runs_a_block
 
 
-def _longer(wanted: Deployment) -> Deployment:
-    return Deployment(wanted.model, wanted.context, wanted.generation, wanted.prompt + 4, wanted.tokens_per_block)
-
-
-def test_a_deployment_of_which_no_block_fits_says_so(shell: Shell, tmp_path: Path) -> None:
-    said = shell("verify", "--model", "llama-3-70b", "--memory", 0.01, "--out", tmp_path)
-    assert said.status == 2
-    assert said.err.endswith("not even one block fits\n")
+def test_a_fault_in_a_deployment_of_production_size_is_found_and_shrunk(shell: Shell, tmp_path: Path) -> None:
+    split = ("--context", "tp=4,pp=3", "--generation", "tp=16", "--prompt", 4096, "--out", tmp_path)
+    said = shell("verify", "--model", "llama-3-70b", *split, "--fault", "heads-modulo")
+    assert said.status == 1
+    assert "FAIL mapping: wrong element" in said.out
+    assert "engine      not run (memory of this size is judged in closed form, from the plan alone)" in said.out
+    (shown,) = (line for line in said.out.splitlines() if "  shrunk:    kvwitness show " in line)
+    small = kvwitness.load_case(shown.rpartition(" ")[2])
+    least = find_fault("heads-modulo").minimum
+    assert all(is_now <= could_be + 1 for is_now, could_be in zip(size_of(small), least, strict=True))
+    for path in tmp_path.glob("*.json"):
+        assert shell("replay", path).status == 1
 
 
 def test_ones_own_model_is_read_from_a_file(shell: Shell, tmp_path: Path) -> None:

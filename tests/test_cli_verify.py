@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ from differential.faults import find_fault, names, size_of
 from kvwitness import load_case
 from kvwitness.cli.report import TABLE_WIDTH
 from strategies.scope import describe, small_scope
-from tests.face import Shell, in_a_process
+from tests.face import ROOT, Shell, in_a_process
 
 RANDOM = ("--scope", "none", "--jobs", 1)
 
@@ -162,3 +165,12 @@ def test_progress_in_a_log_is_plain_lines_on_stderr(shell: Shell, tmp_path: Path
     assert said.err.splitlines()[0] == "random cases: 30 cases"
     assert said.err.splitlines()[-1].startswith("random cases: 30 cases in ")
     assert "\x1b" not in said.out + said.err
+
+
+def test_a_reader_that_stops_reading_is_no_violation(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m kvwitness verify --scope none --examples 20 --jobs 1 --out {tmp_path}"
+    script = f"set -o pipefail; {command} | true; echo status $?"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.stdout == "status 2\n"
+    assert "Traceback" not in done.stderr

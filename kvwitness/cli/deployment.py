@@ -13,12 +13,13 @@ from kvwitness.errors import Refused
 from kvwitness.settings import Judged
 from kvwitness.story import describe_instance
 from kvwitness.words import count, in_bytes
+from oracle.truth.verdict import Outcome as Result
 
 
-def run_deployment(wanted: Deployment, judged: Judged, out: str, as_object: bool, bound: int) -> int:
-    """Judge a deployment in ``bound`` bytes of memory, tell what became of it and return the exit status."""
+def run_deployment(wanted: Deployment, judged: Judged, out: str, as_object: bool) -> int:
+    """Judge a deployment, tell what became of it and return the exit status."""
     try:
-        outcome = judge_deployment(wanted, judged, out, bound=bound)
+        outcome = judge_deployment(wanted, judged, out)
     except Refused as refused:
         if not as_object:
             raise
@@ -49,12 +50,22 @@ def _tell_outcome(wanted: Deployment, outcome: Outcome) -> None:
             f" {in_bytes(verdict.nbytes)} ({verdict.nbytes:,} bytes) judged",
             hang=12,
         )
+    write_text(to, f"{'engine':<12}{_engine(outcome)}", hang=12)
     if outcome.judgement.failure is None:
         write_text(to, "pass: every byte is in its place", style=STYLES["pass"])
         return
     write_text(to, f"FAIL {outcome.judgement.failure}", style=STYLES["fail"])
     write_lines(to, [f"  {line}" for line in outcome.argument])
     write_lines(to, [f"  replay it: kvwitness replay {outcome.witness}"], style="bold")
+    if outcome.shrunk != outcome.witness:
+        write_lines(to, [f"  shrunk:    kvwitness show {outcome.shrunk}"], style="bold")
+
+
+def _engine(outcome: Outcome) -> str:
+    landed = [verdict for verdict in outcome.judgement.result.landed.values() if verdict.outcome is not Result.NOT_RUN]
+    if landed:
+        return "carried the plan out, and what landed was judged again"
+    return "not run (memory of this size is judged in closed form, from the plan alone)"
 
 
 def _plain_deployment(wanted: Deployment) -> dict[str, object]:
@@ -88,6 +99,6 @@ def _plain_outcome(wanted: Deployment, outcome: Outcome) -> dict[str, object]:
             }
         },
         "subjects": {},
-        "witnesses": [str(outcome.witness)] if outcome.witness is not None else [],
+        "witnesses": [str(path) for path in dict.fromkeys((outcome.witness, outcome.shrunk)) if path is not None],
         "deployment": _plain_deployment(wanted),
     }

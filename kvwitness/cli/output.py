@@ -14,11 +14,18 @@ WIDTH_OF_LOGS = 120
 """Columns where nobody knows the width: a log, a file, a pipe."""
 
 
+class Output(Console):
+    """A console that leaves it to the command what a closed pipe means; rich would exit as for violations."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console(stream: TextIO | None = None) -> Console:
     """A console for ``stream`` (stdout); made when it is needed, for tests and callers swap streams."""
     stream = sys.stdout if stream is None else stream
     known = stream.isatty() or "COLUMNS" in os.environ
-    return Console(file=stream, width=None if known else WIDTH_OF_LOGS, highlight=False, markup=False, emoji=False)
+    return Output(file=stream, width=None if known else WIDTH_OF_LOGS, highlight=False, markup=False, emoji=False)
 
 
 def write_lines(to: Console, lines: Iterable[str], *, style: str = "") -> None:

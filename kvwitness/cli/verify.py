@@ -13,7 +13,7 @@ from kvwitness.cli.output import console
 from kvwitness.cli.progress import watcher
 from kvwitness.cli.report import as_json, tell_report
 from kvwitness.cli.status import COULD_NOT_RUN, PASS, VIOLATIONS
-from kvwitness.deployment import Deployment, free_memory
+from kvwitness.deployment import Deployment
 from kvwitness.errors import CannotRun
 from kvwitness.search import run_search
 from kvwitness.settings import SCOPES, Judged, Search
@@ -23,7 +23,7 @@ EXAMPLES = 4000
 OUT = "witnesses"
 
 OF_A_SEARCH = ("kind_names", "examples", "seconds", "scope", "seed", "jobs")
-OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "layout", "memory")
+OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "layout")
 
 
 @click.command("verify")
@@ -59,7 +59,6 @@ OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "layou
 @click.option("--generation", default="", metavar="SPLIT", help="How the receiver is split.")
 @click.option("--prompt", type=int, default=4096, show_default=True, help="Tokens of the deployment's request.")
 @click.option("--tokens-per-block", type=int, default=32, show_default=True, help="Tokens of a block.")
-@click.option("--memory", type=float, metavar="GIB", help="Bound for a deployment; default: half of what is free.")
 @click.option("--layout", default="hnd", show_default=True, help="hnd, nhd, or context=nhd,generation=hnd.")
 @click.pass_context
 def command(
@@ -83,7 +82,6 @@ def command(
     prompt: int,
     tokens_per_block: int,
     layout: str,
-    memory: float | None,
 ) -> int:
     """Judge where every byte goes: the small scope in full, then random cases.
 
@@ -95,10 +93,7 @@ def command(
     if model is not None:
         _refuse(given, OF_A_SEARCH, "--model judges one deployment")
         wanted = Deployment(model, context, generation, prompt, tokens_per_block, layout)
-        if memory is not None and not memory > 0:
-            raise CannotRun(f"--memory = {memory:g} is not possible: expected GiB above 0")
-        bound = free_memory() if memory is None else int(memory * 2**30)
-        return run_deployment(wanted, judged, out, as_object, bound)
+        return run_deployment(wanted, judged, out, as_object)
     _refuse(given, OF_A_DEPLOYMENT, "without --model there is no deployment")
     if seconds is not None and not seconds > 0:
         raise CannotRun(f"--time = {seconds:g} is not possible: expected seconds above 0")
