@@ -40,7 +40,7 @@ def agreed(case: Case, plan: Writes | Refusal, padding: str, election: str) -> V
     return enumerated
 
 
-@settings(max_examples=40, **QUIET)
+@settings(max_examples=25, **QUIET)
 @given(small_cases())
 def test_right_plans_and_their_absence(case: Case) -> None:
     reference = read(case)
@@ -50,7 +50,7 @@ def test_right_plans_and_their_absence(case: Case) -> None:
         agreed(case, Writes(), padding, election)
 
 
-@settings(max_examples=60, **QUIET)
+@settings(max_examples=40, **QUIET)
 @given(small_cases(), st.integers(0, 2))
 def test_refusals(case: Case, number: int) -> None:
     plan = planned(case)
@@ -63,7 +63,7 @@ def test_refusals(case: Case, number: int) -> None:
             agreed(case, Writes(segments.pairs, segments.segments, (refusal,)), padding, election)
 
 
-@settings(max_examples=150, **QUIET)
+@settings(max_examples=120, **QUIET)
 @given(cases(), st.randoms(use_true_random=False))
 def test_drawn_cases(case: Case, random: Random) -> None:
     plan = planned(case)

@@ -244,7 +244,7 @@ def _senders(
                 if shown and none[position].any():
                     row = ids[position if len(ids) > 1 else 0]
                     first = shown[0] * truth.generation_keys.width
-                    truth.unserved.append((request, rank.number, first + int(row[int(none[position].argmax())])))
+                    truth.unserved.append((request, rank.number, first + int(row[none[position]].min())))
         found.append(elected)
     return found
 

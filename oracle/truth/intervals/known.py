@@ -33,9 +33,9 @@ class DueMap:
 
     @property
     def unserved(self) -> int:
-        """The first id within the block that nobody can send; -1 if there is none."""
-        lacking = np.flatnonzero(self.elected < 0)
-        return int(self.ident[lacking[0]]) if len(lacking) else -1
+        """The least id within the block that nobody can send; -1 if there is none."""
+        lacking = self.ident[self.elected < 0]
+        return int(lacking.min()) if len(lacking) else -1
 
 
 class Owners(NamedTuple):
