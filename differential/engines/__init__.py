@@ -1,7 +1,7 @@
 """Engines: what really moves the bytes of a plan between the ranks' memories.
 
 Each module or package of this room is an engine of that name with ``make(device)``, apart from
-``protocol``, ``runs`` and ``memory``. It is imported when its engine is asked for: nobody else needs
+``protocol``, ``runs``, ``surface`` and ``memory``. It is imported when its engine is asked for: nobody else needs
 its library.
 """
 
@@ -17,7 +17,7 @@ from oracle.model.errors import InvalidCase
 __all__ = ["Engine", "EngineUnavailable", "Memories", "find_engine", "names"]
 
 DEFAULT = "host"
-NO_ENGINES = ("memory", "protocol", "runs")
+NO_ENGINES = ("memory", "protocol", "runs", "surface")
 
 
 def names() -> list[str]:
