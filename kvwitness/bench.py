@@ -32,7 +32,8 @@ from kvwitness.tally import Spread
 from kvwitness.witness import save
 from oracle.model.case import Case, Slots
 from oracle.model.writes import Writes
-from oracle.truth.elements import enumerate_sides, truth_of
+from oracle.truth import elements
+from oracle.truth.elements import truth_of
 from oracle.truth.judge import judge
 from strategies.cases import cases
 from strategies.deployments import deployment
@@ -247,8 +248,11 @@ def judging(layout: str, runs: str, bar: float) -> Measure:
     truth = truth_of(case)
     images = truth.source.copy(), truth.due.copy()
 
+    kept = [each for each in vars(elements).values() if hasattr(each, "cache_clear")]
+
     def judge_anew() -> None:
-        enumerate_sides.cache_clear()
+        for each in kept:
+            each.cache_clear()
         assert judge(case, plan)
 
     def copy_images() -> None:
