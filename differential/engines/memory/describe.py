@@ -28,12 +28,9 @@ class Describer:
         self.expected = expected
         self.asked = words if asked is None else asked
         self.elects = elects
-        truth = planes.truth
-        self.flat_of = np.full(planes.destination.size, -1, dtype=np.int64)
-        self.flat_of[planes.destination.place] = np.arange(truth.generation.size)
 
     def __call__(self, kind: Kind, positions: np.ndarray, violations: list[Violation]) -> None:
-        flat = self.flat_of[positions]
+        flat = self.planes.destination.flat_addresses(positions)
         guards = np.flatnonzero(flat < 0)
         if len(guards):
             violations.extend(self._guards(positions[guards]))
@@ -42,7 +39,7 @@ class Describer:
             return
         truth = self.planes.truth
         keys = truth.generation_keys
-        addresses = self.flat_of[inside]
+        addresses = flat[flat >= 0]
         located = Located(truth.generation, addresses)
         wanted = np.where(self.expected[inside] == self.planes.never, -1, truth.due[addresses])
         bases = np.array(sorted(keys.base.values()), dtype=np.int64)
@@ -61,7 +58,7 @@ class Describer:
 
     def _violation(self, kind: Kind, nbytes: int, place: Place, position: int, wanted: int) -> Violation:
         truth = self.planes.truth
-        address = int(self.flat_of[position])
+        address = int(self.planes.destination.flat_addresses(np.array([position]))[0])
         found, came = identity_of(self.planes, self.words[position])
         spot = Spot(
             place.rank,

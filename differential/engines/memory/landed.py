@@ -55,7 +55,7 @@ def judge_landed(
     planes, words = landing.planes, landing.words
     expected, due = planes.expected, planes.due
     if refused:
-        gone = planes.destination.place[np.isin(planes.truth.owner, list(refused))]
+        gone = planes.destination.spread(np.isin(planes.truth.owner, list(refused)), False)
         expected, due = expected.copy(), due.copy()
         expected[gone], due[gone] = planes.never, False
     untouched = words == planes.never

@@ -67,8 +67,15 @@ class Planes:
         self.source_arena = Arena(truth.context)
         self.destination = Arena(truth.generation)
         held = self.source_arena.spread(words[source_numbers], int(words[known - 1]))
-        self.source = np.stack([(held >> 8 * digit).astype(np.uint8) for digit in range(self.passes)])
-        self.expected = self.destination.spread(np.where(truth.due < 0, self.never, words[due_numbers]), self.guard)
+        del source_numbers
+        self.source = np.empty((self.passes, self.source_arena.size), dtype=np.uint8)
+        for digit in range(self.passes):
+            np.copyto(self.source[digit], held >> self.word.type(8 * digit), casting="unsafe")
+        del held
+        wanted = words[due_numbers]
+        del due_numbers
+        wanted[truth.due < 0] = self.never
+        self.expected = self.destination.spread(wanted, self.guard)
         self.due = self.destination.spread(truth.klass == DUE, True)
 
     def together(self, digits: Sequence[int]) -> np.generic:
@@ -96,15 +103,11 @@ class Planes:
 
     def fresh_destination(self, plane: int) -> np.ndarray:
         """The destination's memory (uint8) before pass ``plane``: nothing has been written, guards are whole."""
-        memory = np.full(self.destination.size, guard_digit(plane), dtype=np.uint8)
-        memory[self.destination.place] = never_digit(plane)
-        return memory
+        return self.destination.filled(never_digit(plane), guard_digit(plane), np.dtype(np.uint8))
 
     def fresh_words(self) -> np.ndarray:
         """The destination's words before anything has been written."""
-        words = np.full(self.destination.size, self.guard, dtype=self.word)
-        words[self.destination.place] = self.never
-        return words
+        return self.destination.filled(self.never, self.guard, self.word)
 
     def source_words(self) -> np.ndarray:
         """The word of every byte of the source, guards included."""
@@ -143,7 +146,7 @@ def number_densely(source: np.ndarray, due: np.ndarray) -> tuple[np.ndarray, np.
         held = np.zeros(span, dtype=bool)
         held[source - lowest] = True
         ids = np.flatnonzero(held) + lowest
-        table = np.full(span, len(ids) + 1, dtype=np.int64)
+        table = np.full(span, len(ids) + 1, dtype=np.int32 if len(ids) < 1 << 30 else np.int64)
         table[ids - lowest] = np.arange(len(ids))
         return ids, table[source - lowest], table[due - lowest]
     ids, numbers = np.unique(source, return_inverse=True)

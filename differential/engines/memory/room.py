@@ -8,7 +8,7 @@ from oracle.model.case import SIDES, Case
 from oracle.model.sides import lay_out
 
 HOST_BYTES = 64
-"""Host memory for each byte of both sides' pools: identities, their digits, and words of what landed (measured)."""
+"""Host memory for each byte of both sides' pools: identities, their digits, and words of what landed (54 measured)."""
 
 
 def pool_bytes(case: Case) -> int:
