@@ -40,6 +40,7 @@ Law = Callable[[Compatibility], str | None]
 # ---- the decision
 
 
+@cache
 def is_servable(case: Case) -> bool:
     """Whether the oracle knows no reason to refuse the two instances."""
     return not right_refusals(truth_of(case))[0]
