@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvwitness.fixtures import kvwitness_memory  # noqa: F401  offered to every test
+
 if TYPE_CHECKING:
     from oracle.model.case import Case
 

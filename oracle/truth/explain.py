@@ -46,6 +46,8 @@ def explain_verdict(case: Case, verdict: Verdict, *, limit: int = 20) -> str:
     said = "; ".join(map(str, verdict.refusals))
     sizes = ((verdict.nbytes, "byte"), (verdict.runs, "run"), (verdict.pairs, "pair"))
     judged = "{} in {} over {}".format(*(count_text(number, word) for number, word in sizes))
+    if verdict.nbytes and not (verdict.runs or verdict.pairs):  # memory that was judged without a plan
+        judged = count_text(verdict.nbytes, "byte")
     if verdict.outcome is Outcome.NOT_RUN:
         return f"not run ({verdict.reason or 'no reason given'})"
     if verdict.outcome is Outcome.PASS:
@@ -61,7 +63,8 @@ def explain_verdict(case: Case, verdict: Verdict, *, limit: int = 20) -> str:
         else kind.value
         for kind, count in verdict.counts.items()
     )
-    shown = [f"fail: {counts}; {judged}"] + [explain(case, each) for each in verdict.violations[:limit]]
+    reason = f"\n{verdict.reason}" if verdict.reason else ""
+    shown = [f"fail: {counts}; {judged}{reason}"] + [explain(case, each) for each in verdict.violations[:limit]]
     more = len(verdict.violations) - limit
     if more > 0:
         shown.append(f"... and {more} more")
