@@ -58,7 +58,7 @@ class Surface(Protocol):
     device: str
 
     def read(self) -> np.ndarray:
-        """All bytes (uint8)."""
+        """A copy of all bytes (uint8)."""
         ...
 
     def write(self, values: np.ndarray) -> None:

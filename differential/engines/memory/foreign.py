@@ -62,7 +62,7 @@ def adopt(case: Case, memories: Any, *, guard: int = 0) -> list[Piece]:
         one, other, address = overlap
         whose = "its own" if one == other else f"{pieces[one]}"
         raise InvalidCase(
-            str(pieces[other]), f"at {address:#x}, where {whose} bytes lie", "expected memories that do not overlap"
+            str(pieces[other]), f"at {address:#x}, where bytes of {whose} lie", "expected memories that do not overlap"
         )
     return pieces
 

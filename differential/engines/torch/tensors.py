@@ -41,7 +41,8 @@ class TensorSurface:
         import torch
 
         self._wait()
-        return self.tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy()
+        # A copy: memory is filled again while what landed before is still to be judged.
+        return self.tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().copy()
 
     def write(self, values: np.ndarray) -> None:
         import torch
