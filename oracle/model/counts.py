@@ -46,18 +46,21 @@ def grid_part(topology: Topology, rank: Rank, grid: Grid) -> tuple[int, int]:
 
 
 def ordered_axes(part: Part, layout: str) -> tuple[Axis, ...]:
-    """The axes of ``part`` in storage order: HND and NHD exchange the head and the token axis."""
-    if not layout:
-        return part.axes
-    names = [axis.name for axis in part.axes]
-    if "H" not in names or "T" not in names:
-        return part.axes
+    """The axes of ``part`` in storage order."""
+    return order_axes(part.axes, layout)
+
+
+def order_axes(axes: tuple[Axis, ...], layout: str) -> tuple[Axis, ...]:
+    """``axes`` in storage order: HND and NHD exchange the head and the token axis."""
+    names = [axis.name for axis in axes]
+    if not layout or "H" not in names or "T" not in names:
+        return axes
     head, token = names.index("H"), names.index("T")
     if (head < token) == (layout == "HND"):
-        return part.axes
-    axes = list(part.axes)
-    axes[head], axes[token] = axes[token], axes[head]
-    return tuple(axes)
+        return axes
+    swapped = list(axes)
+    swapped[head], swapped[token] = swapped[token], swapped[head]
+    return tuple(swapped)
 
 
 @lru_cache(maxsize=4096)

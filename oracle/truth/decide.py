@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from oracle.model.case import Case
+from oracle.model.case import SIDES, Case
 from oracle.model.errors import InvalidCase
+from oracle.model.sides import lay_out
 from oracle.model.writes import Refusal, Writes
 from oracle.truth.intervals import judge_intervals
 from oracle.truth.judge import Election, Padding, judge
-from oracle.truth.stacks import flatten
 from oracle.truth.verdict import Verdict
 
 Method = Literal["auto", "elements", "intervals"]
@@ -40,5 +40,16 @@ def judge_any(
 
 def method_for(case: Case) -> Method:
     """The judge that suits the memory of ``case``."""
-    small = sum([flatten(case, side).size for side in ("context", "generation")]) <= ENUMERATED
-    return "elements" if small else "intervals"
+    return "elements" if sum([_memory(case, side) for side in SIDES]) <= ENUMERATED else "intervals"
+
+
+def _memory(case: Case, side: str) -> int:
+    """Bytes of all pools of one side."""
+    extents: dict[int, int] = {}
+    total = 0
+    for table in lay_out(case, side).tables:
+        extent = extents.get(id(table))
+        if extent is None:
+            extent = extents[id(table)] = sum([table.pool_extent(pool) for pool in range(len(table.pools))])
+        total += extent
+    return total

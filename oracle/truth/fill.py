@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import lcm
 from typing import TYPE_CHECKING
 
@@ -33,26 +34,129 @@ def owned(frame: Frame, side: str, ranks: list[Rank], group: int, blocks: int) -
     return np.arange(blocks) % cp == np.array([rank.cp for rank in ranks])[:, None]
 
 
-def block_ids(truth: Truth, side: str, request: int, group: int, blocks: int, stack: Stack) -> np.ndarray:
-    """What to add to the stack's ids in each block: (blocks, 1) where a block has one content, else (blocks, bytes)."""
+@dataclass(slots=True, eq=False)
+class Blocks:
+    """All blocks, in one group, of requests that are on the same data-parallel ranks: one row a block.
+
+    ``first`` (blocks) is the id of a block's first byte where all its rows have one content; where
+    not, ``first`` is None and ``by_token`` (blocks x tokens) says it for a row that ends there.
+    """
+
+    requests: list[int]
+    counts: list[int]
+    ordinals: np.ndarray
+    owners: np.ndarray
+    first: np.ndarray | None
+    by_token: np.ndarray
+
+    def ids(self, stack: Stack) -> np.ndarray:
+        """What to add to the stack's ids: (blocks, 1), or (blocks, bytes) where rows differ in content."""
+        if self.first is not None:
+            return self.first[:, None]
+        return self.by_token[:, np.where(stack.rows < 0, self.by_token.shape[1] - 1, stack.rows)]
+
+
+def blocks_of(truth: Truth, side: str, group: int, requests: list[int]) -> Blocks:
+    """The blocks of ``requests``, one request after another."""
     case = truth.case
     keys = truth.context_keys if side == "context" else truth.generation_keys
     what = case.model.groups[group]
-    if not what.is_paged:
-        return np.array([[(keys.private + request) * keys.ordinals * keys.width]])
-    size = case.side(side).tokens_per_block
-    codes = token_codes(case, request, what.length, blocks * size)
-    ordinals = np.arange(blocks)
-    if codes[0] == codes[-1] and (codes == codes[0]).all():
-        return ((codes[0] * keys.ordinals + ordinals) * keys.width)[:, None]
-    rows = np.where(stack.rows < 0, size - 1, stack.rows)
-    return (codes.reshape(blocks, size)[:, rows] * keys.ordinals + ordinals[:, None]) * keys.width
+    size = case.side(side).tokens_per_block if what.is_paged else 1
+    counts = [-(-case.requests[r].tokens(what.length) // size) if what.is_paged else 1 for r in requests]
+    ordinals = np.concatenate([np.arange(count) for count in counts])
+    owners = np.array(requests).repeat(counts)
+    if what.is_paged:
+        codes = [token_codes(case, r, what.length, n * size) for r, n in zip(requests, counts, strict=True)]
+        by_token = np.concatenate(codes).reshape(len(ordinals), size)
+    else:
+        by_token = (keys.private + owners)[:, None]
+    by_token = (by_token * keys.ordinals + ordinals[:, None]) * keys.width
+    first = by_token[:, 0] if bool((by_token[:, :1] == by_token).all()) else None
+    return Blocks(requests, counts, ordinals, owners, first, by_token)
 
 
-def _addresses(flat: FlatSide, stack: Stack, ranks: list[Rank], slots: np.ndarray, stride: int) -> np.ndarray:
-    """Flat address of every byte: ranks x blocks x bytes."""
-    base = np.array([flat.starts[rank.number][stack.pool] for rank in ranks])
-    return (base[:, None] + slots * stride)[:, :, None] + stack.offsets
+def together(truth: Truth, side: str, ranks: tuple[Rank, ...]) -> list[tuple[list[int], list[int]]]:
+    """(requests, positions in ``ranks`` of those that they are on), for requests on the same ranks of both sides."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for number, request in enumerate(truth.case.requests):
+        found.setdefault((request.context_dp, request.generation_dp), []).append(number)
+    placed = [(requests, present(truth, side, requests[0], ranks)) for requests in found.values()]
+    return [(requests, here) for requests, here in placed if here]
+
+
+class Target:
+    """Where the blocks of some requests lie in the flat memory of one side, for one stack of ranks."""
+
+    __slots__ = ("_flat", "_ranks", "_slots", "_where", "mask", "stack", "stride")
+
+    BIG = 1 << 15
+    """bytes from which rows of memory are written as they are, instead of each byte by its address"""
+
+    def __init__(
+        self, flat: FlatSide, stack: Stack, ranks: list[Rank], slots: np.ndarray, stride: int, mask: np.ndarray | None
+    ) -> None:
+        self.stack = stack
+        self.stride = stride
+        self.mask = mask
+        self._flat = flat
+        self._ranks = ranks
+        self._slots = slots
+        self._where: np.ndarray | None = None
+
+    @property
+    def by_row(self) -> bool:
+        return self.stack.whole and self._slots.size * len(self.stack.offsets) > self.BIG
+
+    def put(self, memory: np.ndarray, values: np.ndarray, added: np.ndarray | None = None) -> None:
+        """Write ``values`` plus ``added``, each of a shape that broadcasts to ranks x blocks x bytes."""
+        if self.by_row:
+            self._put_rows(memory, values, added)
+            return
+        if added is not None:
+            values = values + added
+        where = self._addresses()
+        if self.mask is None:
+            memory[where] = values
+        else:
+            memory[where[self.mask]] = np.broadcast_to(values, where.shape)[self.mask]
+
+    def _put_rows(self, memory: np.ndarray, values: np.ndarray, added: np.ndarray | None) -> None:
+        width = len(self.stack.offsets)
+        for position, rank in enumerate(self._ranks):
+            start = self._flat.starts[rank.number][self.stack.pool]
+            slots = self._slots[position]
+            chosen = slice(None) if self.mask is None else self.mask[position]
+            slots = slots[chosen]
+            end = start + (int(slots.max()) + 1) * self.stride if len(slots) else start
+            rows = memory[start:end].reshape(-1, self.stride)[:, :width]
+            own = values[position if len(values) > 1 else 0]
+            own = own[chosen] if len(own) > 1 else own
+            if added is not None:
+                more = added[position if len(added) > 1 else 0]
+                own = own + (more[chosen] if len(more) > 1 else more)
+            rows[slots] = own
+
+    def edges(self, width: int) -> np.ndarray:
+        """Addresses of all ``width`` bytes of every slot, where the stack's ``offsets`` are not all of them."""
+        first = self._addresses()[:, :, :1] - self.stack.offsets[0] + np.arange(width)
+        return first if self.mask is None else first[self.mask]
+
+    def _addresses(self) -> np.ndarray:
+        if self._where is None:
+            base = np.array([self._flat.starts[rank.number][self.stack.pool] for rank in self._ranks])
+            self._where = (base[:, None] + self._slots * self.stride)[:, :, None] + self.stack.offsets
+        return self._where
+
+
+def _slots_of(flat: FlatSide, ranks: list[Rank], group: int, requests: list[int]) -> np.ndarray:
+    """Slots of the blocks of ``requests``, one request after another: ranks x blocks."""
+    rows = [[flat.side.slots[rank.number][group][request] for rank in ranks] for request in requests]
+    return np.array(rows[0]) if len(rows) == 1 else np.concatenate([np.array(row) for row in rows], axis=1)
+
+
+def _per_request(parts: list[np.ndarray | None]) -> np.ndarray | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known, axis=-1) if known else None
 
 
 def fill_source(truth: Truth) -> None:
@@ -60,35 +164,31 @@ def fill_source(truth: Truth) -> None:
     case, flat, memory = truth.case, truth.context, truth.source
     shift = 0 if truth.comparable else INCOMPATIBLE
     explicit = any(row.side == "context" for row in case.tables)
+    blocks: dict[tuple[int, int], Blocks] = {}
     for table, members in flat.alike:
-        for group in flat.side.slots[members[0].number]:
-            what = case.model.groups[group]
-            for stack in _source_stacks(truth, group, table, members):
-                pool = table.pools[stack.pool]
-                for request in range(len(case.requests)):
-                    here = present(truth, "context", request, members)
-                    if not here:
-                        continue
-                    ranks = [members[position] for position in here]
-                    slots = np.array([flat.side.slots[rank.number][group][request] for rank in ranks])
-                    if not slots.shape[1]:
-                        continue
-                    ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
-                    values = ids[:, None, :] + (
-                        block_ids(truth, "context", request, group, slots.shape[1], stack) + shift
-                    )
-                    where = _addresses(flat, stack, ranks, slots, pool.slot_stride)
-                    mask = owned(truth, "context", ranks, group, slots.shape[1])
-                    if explicit or what.window is not None:
-                        held = resident_blocks(case, request, group, slots)
-                        mask = held if mask is None else mask & held
+        for requests, here in together(truth, "context", members):
+            ranks = [members[position] for position in here]
+            for group in flat.side.slots[members[0].number]:
+                key = (group, requests[0])
+                if key not in blocks:
+                    blocks[key] = blocks_of(truth, "context", group, requests)
+                rows = blocks[key]
+                if not len(rows.ordinals):
+                    continue
+                slots = _slots_of(flat, ranks, group, requests)
+                mask = _per_request([owned(truth, "context", ranks, group, count) for count in rows.counts])
+                if explicit or case.model.groups[group].window is not None:
+                    ends = np.cumsum(rows.counts)[:-1]
+                    parts = zip(requests, np.split(slots, ends, axis=1), strict=True)
+                    held = np.concatenate([resident_blocks(case, r, group, own) for r, own in parts], axis=1)
+                    mask = held if mask is None else mask & held
+                for stack in _source_stacks(truth, group, table, members):
+                    pool = table.pools[stack.pool]
+                    target = Target(flat, stack, ranks, slots, pool.slot_stride, mask)
                     if stack.padded and not pool.layer_stride:
-                        edge = where[:, :, :1] + (np.arange(pool.slot_bytes) - stack.offsets[0])
-                        memory[edge if mask is None else edge[mask]] = PADDING
-                    if mask is None:
-                        memory[where] = values
-                    else:
-                        memory[where[mask]] = np.broadcast_to(values, where.shape)[mask]
+                        memory[target.edges(pool.slot_bytes)] = PADDING
+                    ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
+                    target.put(memory, ids[:, None, :], (rows.ids(stack) + shift)[None])
 
 
 def _source_stacks(truth: Truth, group: int, table: PageTable, ranks: tuple[Rank, ...]) -> list[Stack]:
@@ -106,71 +206,58 @@ def fill_destination(truth: Truth, padding: str) -> None:
     case, flat = truth.case, truth.generation
     explicit = any(row.side == "generation" for row in case.tables)
     sent_from: dict[tuple[int, int], tuple[list[Rank], np.ndarray]] = {}
+    blocks: dict[tuple[int, int], tuple[Blocks, np.ndarray]] = {}
     for table, members in flat.alike:
-        for group in flat.side.slots[members[0].number]:
-            what = case.model.groups[group]
-            for stack in stacks(case, "generation", group, table, members, truth.generation_keys.base):
-                if not stack.all_move:
-                    stack = _moving(stack)
-                if not len(stack.offsets):
-                    continue
-                pool = table.pools[stack.pool]
-                for request, asked in enumerate(case.requests):
-                    here = present(truth, "generation", request, members)
-                    if not here:
-                        continue
-                    ranks = [members[position] for position in here]
-                    slots = np.array([flat.side.slots[rank.number][group][request] for rank in ranks])
-                    if not slots.shape[1]:
+        for requests, here in together(truth, "generation", members):
+            ranks = [members[position] for position in here]
+            for group in flat.side.slots[members[0].number]:
+                key = (group, requests[0])
+                if key not in blocks:
+                    classes = [block_classes(case, request, group) for request in requests]
+                    blocks[key] = (blocks_of(truth, "generation", group, requests), np.concatenate(classes))
+                    sent_from[key] = _holding(truth, requests[0], group)
+                rows, classes = blocks[key]
+                what = case.model.groups[group]
+                slots = _slots_of(flat, ranks, group, requests)
+                mask = _per_request([owned(truth, "generation", ranks, group, count) for count in rows.counts])
+                cached = any(case.requests[request].generation.cached for request in requests)
+                if explicit or cached or what.window is not None:
+                    wanted = (slots >= 0) & (classes != FORBIDDEN)
+                    mask = wanted if mask is None else mask & wanted
+                for stack in stacks(case, "generation", group, table, members, truth.generation_keys.base):
+                    if not stack.all_move:
+                        stack = _moving(stack)
+                    if not len(stack.offsets) or not len(rows.ordinals):
                         continue
                     ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
-                    key = (asked.context_dp, group)
-                    if key not in sent_from:
-                        sent_from[key] = _holding(truth, request, group)
-                    senders = _senders(truth, request, ranks, group, ids, sent_from[key])
-                    blocks = slots.shape[1]
-                    classes = block_classes(case, request, group)
-                    mask = owned(truth, "generation", ranks, group, blocks)
-                    if explicit or asked.generation.cached or what.window is not None:
-                        wanted = (slots >= 0) & (classes != FORBIDDEN)
-                        mask = wanted if mask is None else mask & wanted
-                    where = _addresses(flat, stack, ranks, slots, pool.slot_stride)
-                    values = ids[:, None, :] + block_ids(truth, "generation", request, group, blocks, stack)
-                    klass = classes[:, None]
-                    size = case.generation.tokens_per_block
-                    tokens = asked.tokens(what.length)
-                    if padding == "optional" and what.is_paged and blocks * size > tokens:
-                        past = (np.arange(blocks) * size)[:, None] + stack.rows >= tokens
-                        klass = np.where(past & (stack.rows >= 0), OPTIONAL, klass)
-                    elected = senders[0][:, None, :] if len(senders) == 1 else _by_residue(senders, blocks)
-                    _store(truth, where, values, klass, elected, request, mask)
+                    senders = _senders(truth, requests, ranks, group, ids, sent_from[key])
+                    target = Target(flat, stack, ranks, slots, table.pools[stack.pool].slot_stride, mask)
+                    target.put(truth.due, ids[:, None, :], rows.ids(stack)[None])
+                    target.put(truth.klass, _row_classes(truth, rows, classes, stack, group, padding)[None])
+                    target.put(truth.elected, _by_block(senders, rows.ordinals))
+                    target.put(truth.owner, rows.owners[None, :, None])
     note_lost(truth)
 
 
-def _store(
-    truth: Truth,
-    where: np.ndarray,
-    values: np.ndarray,
-    klass: np.ndarray,
-    elected: np.ndarray,
-    request: int,
-    mask: np.ndarray | None,
-) -> None:
-    if mask is None:
-        truth.due[where] = values
-        truth.klass[where] = klass
-        truth.elected[where] = elected
-        truth.owner[where] = request
-        return
-    chosen = where[mask]
-    truth.due[chosen] = np.broadcast_to(values, where.shape)[mask]
-    truth.klass[chosen] = np.broadcast_to(klass, where.shape)[mask]
-    truth.elected[chosen] = np.broadcast_to(elected, where.shape)[mask]
-    truth.owner[chosen] = request
+def _row_classes(truth: Truth, rows: Blocks, classes: np.ndarray, stack: Stack, group: int, padding: str) -> np.ndarray:
+    """Class of each block's bytes, (blocks, 1) or (blocks, bytes): rows past the prompt may be optional."""
+    case = truth.case
+    what = case.model.groups[group]
+    if padding != "optional" or not what.is_paged:
+        return classes[:, None]
+    size = case.generation.tokens_per_block
+    tokens = np.array([case.requests[request].tokens(what.length) for request in rows.requests]).repeat(rows.counts)
+    left = tokens - rows.ordinals * size
+    if (left >= size).all():
+        return classes[:, None]
+    return np.where((stack.rows >= left[:, None]) & (stack.rows >= 0), OPTIONAL, classes[:, None])
 
 
-def _by_residue(senders: list[np.ndarray], blocks: int) -> np.ndarray:
-    return np.stack([senders[ordinal % len(senders)] for ordinal in range(blocks)], axis=1)
+def _by_block(senders: list[np.ndarray], ordinals: np.ndarray) -> np.ndarray:
+    """Elected senders of each block's bytes: ranks x (blocks or 1) x bytes."""
+    if len(senders) == 1:
+        return senders[0][:, None, :]
+    return np.stack(senders, axis=1)[:, ordinals % len(senders)]
 
 
 def _moving(stack: Stack) -> Stack:
@@ -207,13 +294,14 @@ def _holding(truth: Truth, request: int, group: int) -> tuple[list[Rank], np.nda
 
 def _senders(
     truth: Truth,
-    request: int,
+    requests: list[int],
     ranks: list[Rank],
     group: int,
     ids: np.ndarray,
     sources: tuple[list[Rank], np.ndarray],
 ) -> list[np.ndarray]:
     """Elected source rank of each byte (ranks x bytes), by ordinal residue of the source's context parallelism."""
+    request = requests[0]
     case = truth.case
     candidates, masks = sources
     paged = case.model.groups[group].is_paged
@@ -244,7 +332,8 @@ def _senders(
                 if shown and none[position].any():
                     row = ids[position if len(ids) > 1 else 0]
                     first = shown[0] * truth.generation_keys.width
-                    truth.unserved.append((request, rank.number, first + int(row[none[position]].min())))
+                    number = first + int(row[none[position]].min())
+                    truth.unserved += [(each, rank.number, number) for each in requests]
         found.append(elected)
     return found
 

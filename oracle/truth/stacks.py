@@ -15,7 +15,7 @@ from oracle.model.pages import PageTable
 from oracle.model.sides import Side, lay_out
 from oracle.model.topology import Rank, Topology
 from oracle.truth.holders import Seat, seat
-from oracle.truth.identity import stored_identity
+from oracle.truth.identity import stored_identities
 
 ALONE: Seat = (0, 1)
 Shape = tuple[tuple[Part, ...], tuple[int, ...], int, int, str]
@@ -82,6 +82,8 @@ class Stack:
     all_move: bool
     padded: bool
     """whether the slot has bytes of no buffer"""
+    whole: bool = False
+    """whether ``offsets`` are all bytes of the slot, in order"""
 
 
 def held_layers(case: Case, side: str, stage: range, buffer: Buffer) -> tuple[int, ...]:
@@ -105,20 +107,6 @@ def moves_between(case: Case, buffer: Buffer, layer: int) -> bool:
 def _grids(parts: tuple[Part, ...]) -> frozenset[Grid]:
     """The grids over which any axis is split."""
     return frozenset(axis.grid for part in parts for axis in part.axes if axis.is_split)
-
-
-@lru_cache(maxsize=8192)
-def stored_on(
-    parts: tuple[Part, ...],
-    bits: tuple[int, ...],
-    pages: int,
-    rows: int,
-    layout: str,
-    seats: tuple[tuple[Seat, Seat], ...],
-) -> tuple[np.ndarray, np.ndarray]:
-    """(ids, rows) of a buffer at these seats of both grids: ids is seats x bytes."""
-    found = [stored_identity(parts, bits, pages, rows, layout, tp, tpcp) for tp, tpcp in seats]
-    return np.array([ids for ids, _ in found]), found[0][1]
 
 
 def seats_of(topology: Topology, ranks: tuple[Rank, ...], grids: frozenset[Grid]) -> tuple[tuple[Seat, Seat], ...]:
@@ -156,7 +144,8 @@ def stacks(
             continue
         bits = tuple([instance.bits_of(buffer.role, part.bits) for part in buffer.parts])
         shape = (buffer.parts, bits, *sub_pages(buffer, instance.tokens_per_block), instance.layout_of(buffer.role))
-        plain = not case.context.without and not case.generation.without and len(buffer.moves) == 1
+        rules = buffer.moves
+        plain = not case.context.without and not case.generation.without and len(rules) == 1 and rules[0].layers is None
         moves = moves_between(case, buffer, layers[0])
         for layer in layers:
             entry = places.get((layer, buffer.role))
@@ -167,7 +156,8 @@ def stacks(
                 alike.setdefault((shape, entry.pool, moves), []).append((entry.offset, first))
     pieces: dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]] = {}
     for (shape, pool, moves), regions in alike.items():
-        ids, last = stored_on(*shape, seats_of(topology, ranks, _grids(shape[0])))
+        ids, last = stored_identities(*shape, seats_of(topology, ranks, _grids(shape[0])))
+        regions.sort()
         where = np.array(regions)
         offsets = (where[:, :1] + np.arange(ids.shape[1])).ravel()
         shifted = (ids[:, None, :] + where[:, 1:]).reshape(len(ids), -1)
@@ -192,5 +182,5 @@ def stacks(
             moves = np.repeat(np.array(flags), [len(offsets) for offsets, *_ in parts])
         what = table.pools[pool]
         padded = bool(what.layer_stride) or len(offsets) < what.slot_bytes
-        found.append(Stack(ranks, pool, offsets, ids, rows, moves, all_move, padded))
+        found.append(Stack(ranks, pool, offsets, ids, rows, moves, all_move, padded, not padded and len(parts) == 1))
     return found
