@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import PurePath
 
+from differential.compare.alike import are_alike
 from differential.engines.memory import Carried, MemoryDifference, carry, compare_memory, require_room
 from differential.engines.protocol import Engine, EngineUnavailable
 from differential.managers.tables import gather_facts
@@ -15,7 +16,8 @@ from differential.subjects.protocol import Election, Subject
 from oracle.model.case import Case
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Refusal, Writes
-from oracle.truth.judge import Padding, judge
+from oracle.truth.decide import judge_any
+from oracle.truth.judge import Padding
 from oracle.truth.verdict import Kind, Outcome, Verdict, Violation
 
 __all__ = ["CaseResult", "Kind", "MemoryDifference", "Outcome", "Padding", "Verdict", "Violation", "run_case"]
@@ -28,14 +30,18 @@ class CaseResult:
     ``verdicts``: on each subject's plan, by its name. ``landed``: on the destination's memory after
     the engine carried the plan out, by subject name; empty without an engine. ``memory_differs``:
     by two subjects whose plans were carried out and serve every request, how the memories that they
-    left differ; it fails nothing by itself, for a difference of plans may be a known one. ``runs``,
-    ``nbytes`` and ``pairs``: judged in the plans of all subjects together.
+    left differ; it fails nothing by itself, for a difference of plans may be a known one. ``plans``: by
+    subject name, of those that made one; ``alike``: by the name of a subject whose plan is that of an
+    earlier one but for order and cutting, the earlier one's name. ``runs``, ``nbytes`` and ``pairs``:
+    judged in the plans of all subjects together.
     """
 
     case: Case
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     landed: dict[str, Verdict] = field(default_factory=dict)
     memory_differs: dict[tuple[str, str], MemoryDifference] = field(default_factory=dict)
+    plans: dict[str, Writes | Refusal] = field(default_factory=dict)
+    alike: dict[str, str] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:
@@ -68,14 +74,16 @@ def run_case(
 ) -> CaseResult:
     """Have every subject plan ``case`` from the same facts, judge each plan, and let ``engine`` carry each out.
 
-    A subject that raises fails, as does an engine that raises: the verdict's reason then starts with
-    ``crash:``. Raises ``InvalidCase`` if the case itself cannot be, or two subjects have one name, and
+    Large memory is judged in closed form. A plan that is a right one of an earlier subject but for order
+    and cutting is right with it, and not judged again. A subject that raises fails, as does an engine
+    that raises: the verdict's reason then starts with ``crash:``. Raises ``InvalidCase`` if the case itself cannot be, or two subjects have one name, and
     ``EngineUnavailable`` before anyone plans where memory does not suffice.
     """
     if engine is not None and engine.available() is None:
         require_room(case, engine)
     facts = gather_facts(case)
     result = CaseResult(case)
+    elections: dict[str, Election] = {}
     carried: dict[str, Carried] = {}
     for subject in subjects:
         name = subject.name
@@ -90,7 +98,15 @@ def run_case(
             if engine is not None:
                 result.landed[name] = Verdict(Outcome.NOT_RUN, reason="there is no plan to carry out")
             continue
-        result.verdicts[name] = judge(case, plan, padding=padding, election=subject.election)
+        twin = next((each for each in result.plans if are_alike(facts, result.plans[each], plan)), None)
+        if twin is not None:
+            result.alike[name] = result.alike.get(twin, twin)
+        if twin is not None and result.verdicts[twin] and (subject.election == "own" or elections[twin] == "paired"):
+            # Whose own choice of a sender is judged has more to answer for, so its verdict holds for both.
+            result.verdicts[name] = replace(result.verdicts[twin], runs=plan.run_count)
+        else:
+            result.verdicts[name] = judge_any(case, plan, padding=padding, election=subject.election)
+        result.plans[name], elections[name] = plan, subject.election
         if engine is not None:
             carried[name] = _carry_out(case, plan, engine, padding, subject.election)
             result.landed[name] = carried[name].verdict

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BOTH, FIRST, SECOND, NEITHER = "both", "first", "second", "neither"
+UNKNOWN = "unknown"
+"""Stands for which plan is right where memory is too large to name its bytes."""
 NOBODY = "nobody"
 Names = tuple[str, str]
 """What to call the two plans."""
@@ -16,7 +18,7 @@ class ByteDifference:
 
     ``first_senders`` and ``second_senders`` are all source ranks that write them in each plan
     (empty: nobody). ``right`` says which plan leaves these bytes right: both, first, second or
-    neither; where both bring the due element, the one whose sender is the elected one. ``heads``
+    neither (or unknown); where both bring the due element, the one whose sender is the elected one. ``heads``
     are the global head indices touched, ascending, ``tokens`` the inclusive range of token
     positions; None where the buffer has no such axis. Bytes of no due block have no ``ordinal``,
     those of no buffer neither group, layer nor role.
@@ -157,6 +159,7 @@ def _right(right: str, names: Names) -> str:
         NEITHER: "neither is right",
         FIRST: f"{names[0]} is right",
         SECOND: f"{names[1]} is right",
+        UNKNOWN: "which is right was not asked",
     }[right]
 
 

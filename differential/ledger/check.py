@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from differential.compare import Comparison, compare
+from differential.compare.large import compare_outlines, covers_outline, is_large, small_sibling
 from differential.engines.protocol import Engine
 from differential.ledger.settle import Settled, covers_verdict, settle
-from differential.managers.facts import Facts
+from differential.managers.tables import gather_facts
 from differential.runner import CaseResult, Outcome, Padding, Verdict, run_case
-from differential.subjects.protocol import Election, Subject
+from differential.subjects.protocol import Subject
 from oracle.model.case import Case
-from oracle.model.writes import Refusal, Writes
-
-
-class _Kept:
-    """A subject whose last plan is kept for the comparison."""
-
-    __slots__ = ("base", "kept")
-
-    def __init__(self, base: Subject) -> None:
-        self.base = base
-        self.kept: Writes | Refusal | None = None
-
-    @property
-    def name(self) -> str:
-        return self.base.name
-
-    @property
-    def election(self) -> Election:
-        return self.base.election
-
-    def plan(self, case: Case, facts: Facts) -> Writes | Refusal:
-        self.kept = self.base.plan(case, facts)
-        return self.kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +47,30 @@ class Checked:
 def check_case(
     case: Case, subjects: Sequence[Subject], *, engine: Engine | None = None, padding: Padding = "optional"
 ) -> Checked:
-    """Run ``case`` as ``differential.runner.run_case`` does, then compare the plans of every two subjects."""
-    kept = [_Kept(subject) for subject in subjects]
-    result = run_case(case, kept, engine=engine, padding=padding)
-    settled = [
-        settle(case, compare(case, one.kept, other.kept, names=(one.name, other.name)))
-        for one, other in combinations(kept, 2)
-        if isinstance(one.kept, Writes | Refusal) and isinstance(other.kept, Writes | Refusal)
-    ]
-    return Checked(result, tuple(settled))
+    """Run ``case`` as ``differential.runner.run_case`` does, then compare the plans of every two subjects.
+
+    Plans of large memory are compared without naming bytes. Where such plans differ, the bytes are
+    told of a case of the same instances whose memory is small (``Settled.told_of``), planned anew.
+    """
+    result = run_case(case, subjects, engine=engine, padding=padding)
+    by_name = {subject.name: subject for subject in subjects}
+    pairs = combinations(result.plans, 2)
+    return Checked(result, tuple(_settled(result, by_name[one], by_name[other]) for one, other in pairs))
+
+
+def _settled(result: CaseResult, one: Subject, other: Subject) -> Settled:
+    names = one.name, other.name
+    alike = [result.alike.get(name, name) for name in names]
+    if alike[0] == alike[1]:
+        return Settled({}, Comparison(*names))
+    case, plans = result.case, [result.plans[name] for name in names]
+    if not is_large(case):
+        return settle(case, compare(case, *plans, names=names))
+    outline = compare_outlines(case, gather_facts(case), *plans, names=names)
+    small = small_sibling(case) if outline.bytes else None
+    if small is not None:
+        facts = gather_facts(small)
+        told = compare(small, one.plan(small, facts), other.plan(small, facts), names=names)
+        if covers_outline(told, outline):
+            return replace(settle(small, told), told_of=small)
+    return settle(case, outline)

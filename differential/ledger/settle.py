@@ -16,11 +16,13 @@ from oracle.model.case import Case
 class Settled:
     """A comparison taken apart: ``accepted`` by entry name, and what is left ``open``.
 
-    Both have the order in which the comparison named the subjects.
+    Both have the order in which the comparison named the subjects. ``told_of``: the smaller case
+    whose bytes the differences name, where they are not those of the case that was compared.
     """
 
     accepted: dict[str, tuple[Difference, ...]]
     open: Comparison
+    told_of: Case | None = None
 
     @property
     def identical(self) -> bool:
