@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,6 +94,8 @@ def test_the_case_is_one_whose_mistakes_show(case: Case, engine: Engine) -> None
 
 def test_a_dropped_run_is_missing(case: Case, engine: Engine) -> None:
     verdict = carried(case, Planning(engine, drop_the_last_run))
+    quoted = (Path(__file__).parents[1] / "docs" / "memory.md").read_text(encoding="utf-8")
+    assert "\n".join(explain(case, verdict).splitlines()[:5]) in quoted
     assert (verdict.outcome, verdict.counts) == (Outcome.FAIL, {Kind.MISSING: 160})
     assert blames_the_engine(verdict, 160)
     assert {violation.note for violation in verdict.violations} == {RIGHT}

@@ -17,10 +17,10 @@ UNITS = (4096, 512, 64, 16, 8, 4, 2, 1)
 """Bytes moved by one index, largest first: a run moves in the largest that divides its length and both addresses."""
 
 PIECE = 32 << 20
-"""Bytes gathered at a time: what is under way takes as much again, and its indices 16 bytes a unit."""
+"""Bytes taken for what is gathered at a time and for its indices, which are 16 bytes a unit."""
 
-WORKING = 3 * PIECE
-"""Bytes of the device that carrying takes besides the memories, with the units that large plans have."""
+WORKING = 2 * PIECE
+"""Bytes of the device that carrying takes besides the memories of both sides."""
 
 LONG = {"cpu": 16 << 10}
 """From this length on a run is copied by itself; elsewhere from ``LONG_ELSEWHERE`` on, where a copy is a launch."""
@@ -64,12 +64,13 @@ class TorchEngine:
 
     def free_bytes(self) -> int:
         """Bytes that can be allocated now, less what carrying takes; on a device, those that torch keeps unused too."""
-        if not self.device.startswith("cuda"):
-            return max(0, free_host_bytes() - WORKING)
-        torch = _torch()
-        free, _ = torch.cuda.mem_get_info(self.device)
-        kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        return max(0, free + kept - WORKING)
+        if self.device.startswith("cuda"):
+            torch = _torch()
+            free, _ = torch.cuda.mem_get_info(self.device)
+            free += torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        else:
+            free = free_host_bytes()
+        return free - min(WORKING, free // 2)  # small plans take less
 
     def allocate(self, nbytes: int) -> Any:
         torch = _torch()
@@ -138,7 +139,7 @@ class TorchEngine:
             runs = runs.chosen(~long)
         for unit, chosen in _by_unit(runs):
             rows, places = _in_units(read, unit), _in_units(written, unit)
-            for piece in in_pieces(chosen, PIECE):
+            for piece in in_pieces(chosen, max(unit, PIECE // (1 + 16 // unit) // unit * unit)):
                 counts = piece.nbytes // unit
                 from_rows = torch.from_numpy(expand(piece.source // unit, counts)).to(self.device)
                 to_rows = torch.from_numpy(expand(piece.destination // unit, counts)).to(self.device)
