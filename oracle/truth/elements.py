@@ -136,7 +136,7 @@ class Truth(Frame):
 
     ``source`` (int64): the id of every source byte. ``due`` (int64): the id due at every destination
     byte, NEVER where nothing may come. ``klass`` (uint8): forbidden, optional or due. ``elected``
-    (int32): the source rank that must send it, -1 for none. ``owner`` (int32): the request that the
+    (int16 or wider): the source rank that must send it, -1 for none. ``owner`` (the same): the request that the
     byte is of, -1 for none.
     """
 
@@ -157,6 +157,8 @@ def truth_of(case: Case, padding: str = "optional") -> Truth:
 def enumerate_sides(case: Case, padding: str) -> Truth:
     """Enumerate both sides of ``case`` afresh; the latest results are kept."""
     frame = frame_of(case)
+    most = max(case.context.topology.size, len(case.requests))
+    narrow = np.int16 if most < 1 << 15 else np.int32
     truth = Truth(
         case,
         frame.context,
@@ -169,8 +171,8 @@ def enumerate_sides(case: Case, padding: str) -> Truth:
         np.full(frame.context.size, FOREIGN, dtype=np.int64),
         np.full(frame.generation.size, NEVER, dtype=np.int64),
         np.full(frame.generation.size, FORBIDDEN, dtype=np.uint8),
-        np.full(frame.generation.size, -1, dtype=np.int32),
-        np.full(frame.generation.size, -1, dtype=np.int32),
+        np.full(frame.generation.size, -1, dtype=narrow),
+        np.full(frame.generation.size, -1, dtype=narrow),
         {},
     )
     fill_source(truth)

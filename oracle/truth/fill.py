@@ -124,17 +124,22 @@ class Target:
         width = len(self.stack.offsets)
         for position, rank in enumerate(self._ranks):
             start = self._flat.starts[rank.number][self.stack.pool]
-            slots = self._slots[position]
             chosen = slice(None) if self.mask is None else self.mask[position]
-            slots = slots[chosen]
-            end = start + (int(slots.max()) + 1) * self.stride if len(slots) else start
+            slots = self._slots[position][chosen]
+            end = start + (int(slots.max(initial=-1)) + 1) * self.stride
             rows = memory[start:end].reshape(-1, self.stride)[:, :width]
             own = values[position if len(values) > 1 else 0]
             own = own[chosen] if len(own) > 1 else own
-            if added is not None:
-                more = added[position if len(added) > 1 else 0]
-                own = own + (more[chosen] if len(more) > 1 else more)
-            rows[slots] = own
+            if added is None:
+                rows[slots] = own
+                continue
+            more = added[0] if added.shape[1] == 1 else added[0][chosen]
+            if len(own) > 1:
+                rows[slots] = own + more
+                continue
+            # Row by row straight into memory: a sum of its own would be as large as the memory.
+            for slot, ahead in zip(slots.tolist(), np.broadcast_to(more, (len(slots), more.shape[1])), strict=True):
+                np.add(own[0], ahead, out=rows[slot])
 
     def edges(self, width: int) -> np.ndarray:
         """Addresses of all ``width`` bytes of every slot, where the stack's ``offsets`` are not all of them."""
@@ -325,7 +330,7 @@ def _senders(
         elected = numbers[(running == pick).argmax(axis=0)]
         none = count == 0
         if none.any():
-            elected = np.where(none, np.int32(-1), elected)
+            elected = np.where(none, elected.dtype.type(-1), elected)
             for position, rank in enumerate(ranks):
                 mine = rank.cp if paged else 0
                 shown = [o for o in range(lcm(cp, own)) if o % cp == residue and o % own == mine]

@@ -12,6 +12,30 @@ from oracle.truth.stacks import FlatSide
 
 
 @dataclass(slots=True, eq=False)
+class Runs:
+    """Every run of a plan, clipped to its slots, in plan order: flat addresses, bytes, and the index of its segment."""
+
+    source: np.ndarray
+    destination: np.ndarray
+    nbytes: np.ndarray
+    segment: np.ndarray
+    outside: list[tuple[int, int, int]]
+    """(segment, bytes clipped, first destination offset in the pool) of runs that leave their slot"""
+    nowhere: list[int]
+    """segments whose rank or pool does not exist"""
+
+    def expand(self) -> Carried:
+        """The bytes of the runs."""
+        return Carried(
+            byte_offsets(self.source, self.nbytes),
+            byte_offsets(self.destination, self.nbytes),
+            self.segment.repeat(self.nbytes),
+            self.outside,
+            self.nowhere,
+        )
+
+
+@dataclass(slots=True, eq=False)
 class Carried:
     """Every byte that arrives, in plan order: flat source and destination address, and the index of its segment."""
 
@@ -32,8 +56,8 @@ def byte_offsets(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
-def carry(truth: Truth, writes: Writes) -> Carried:
-    """Expand a plan to bytes; runs that leave their slot on either side are clipped to it."""
+def place_runs(truth: Truth, writes: Writes) -> Runs:
+    """The runs of a plan; those that leave their slot on either side are clipped to it."""
     nowhere = [
         number
         for number, segment in enumerate(writes.segments)
@@ -44,7 +68,7 @@ def carry(truth: Truth, writes: Writes) -> Carried:
     segments = writes.segments if real is None else [writes.segments[number] for number in real]
     empty = np.zeros(0, dtype=np.int64)
     if not segments:
-        return Carried(empty, empty, empty, [], nowhere)
+        return Runs(empty, empty, empty, empty, [], nowhere)
     numbers = np.arange(len(segments)) if real is None else np.array(real)
     slots = np.array([len(segment.source_bases) for segment in segments])
     runs = np.array([len(segment.runs) for segment in segments])
@@ -72,13 +96,7 @@ def carry(truth: Truth, writes: Writes) -> Carried:
         owner, read, written, width = owner[some], read[some], written[some], kept[some]
     first = np.array([truth.context.starts[rank][pool] for rank, pool in sources])
     second = np.array([truth.generation.starts[rank][pool] for rank, pool in targets])
-    return Carried(
-        byte_offsets(read + first[owner], width),
-        byte_offsets(written + second[owner], width),
-        numbers[owner].repeat(width),
-        outside,
-        nowhere,
-    )
+    return Runs(read + first[owner], written + second[owner], width, numbers[owner], outside, nowhere)
 
 
 def _rooms(flat: FlatSide, pools: list[tuple[int, int]], owner: np.ndarray, address: np.ndarray) -> np.ndarray:
