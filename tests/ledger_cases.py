@@ -15,6 +15,7 @@ from tests.small_cases import group, model_of
 
 VARIANTS = ("native", "native:suffix", "native:suffix,no-helix")
 
+
 def state_model(layers: int) -> Model:
     """A latent on even layers; convolution, state heads and replicated side state on odd ones."""
     last = layers - 1

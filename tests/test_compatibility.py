@@ -35,7 +35,8 @@ from oracle.model.topology import Rank, Topology
 from oracle.model.writes import Refusal
 from oracle.truth.holders import held_indices, seat
 from strategies.cases import cases
-from tests.compatibility_laws import LAWS, TABLE, configurations, image_of, is_servable
+from tests.compatibility_images import configurations, image_of
+from tests.compatibility_laws import LAWS, TABLE, is_servable
 from tests.small_cases import case_of, group, small_cases
 
 SUBJECT = Compatibility()
