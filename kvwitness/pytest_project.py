@@ -109,6 +109,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     test = getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None))
     if test is None or not hypothesis.is_hypothesis_test(test) or item.config.getoption("--hypothesis-seed", None):
         return
+    if not hasattr(test, "_hypothesis_internal_use_settings"):
+        return  # a property that Hypothesis itself will refuse to run
     if getattr(test, "_hypothesis_internal_use_seed", None) is None:
         asked = test._hypothesis_internal_use_settings
         hypothesis.seed(f"{item.config.getoption('--kvwitness-seed')} {test.__module__}.{test.__qualname__}")(test)

@@ -182,3 +182,11 @@ def test_nothing_of_a_refused_request_is_written() -> None:
 
 def test_when_every_request_is_lost_the_instances_may_be_refused() -> None:
     assert judge(lost_in(1), Refusal("lost", "block 0 is gone"))
+
+
+def test_chunks_of_a_context_parallel_transfer_may_be_refused_or_served() -> None:
+    case = case_of(MLA, "tp1", "tp1 cp2", requests=(Request(0, 6, cuts=(2,)),))
+    assert judge(case, Refusal("chunks_with_context_parallel", "not supported", 0))
+    assert judge(case, right_plan(case))
+    whole = replace(case, requests=(Request(0, 6),))
+    assert not judge(whole, Refusal("chunks_with_context_parallel", "not supported", 0))

@@ -43,4 +43,10 @@ def right_refusals(frame: Frame) -> tuple[tuple[str, ...], dict[int, str]]:
         request: f"block {ordinal} of {frame.case.model.groups[group].name} is due on rank {rank}; no source holds it"
         for request, (rank, group, ordinal) in frame.lost.items()
     }
+    topologies = (frame.case.context.topology, frame.case.generation.topology)
+    if any(topology.cp > 1 for topology in topologies):
+        # Chunks of a context-parallel transfer may be served or refused (spec: blocks, decisions).
+        for request, asked in enumerate(frame.case.requests):
+            if asked.cuts:
+                lost.setdefault(request, f"it is sent in {len(asked.cuts) + 1} chunks with context parallelism")
     return tuple(reasons), lost
