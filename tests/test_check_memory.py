@@ -209,6 +209,17 @@ def test_each_process_may_fill_and_read_what_it_owns(case: Case) -> None:
     )
 
 
+def test_what_was_not_read_in_every_pass_is_not_judged(case: Case) -> None:
+    memories = pools_of(case, lambda extent: bytearray(extent + 32))
+    inside = {side: [[memoryview(pool)[16:-16] for pool in rank] for rank in memories[side]] for side in SIDES}
+    landed = []
+    for plane, (given_, guard) in enumerate([(memories, 16), (inside, 0)]):
+        fill_memory(case, given_, plane, guard=guard)
+        mover(right_plan(case), inside)()
+        landed.append(read_memory(case, given_, plane, guard=guard))
+    assert check_landed(case, landed)
+
+
 # Whatever the case and the plan
 
 

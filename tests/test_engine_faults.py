@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from differential.engines import find_engine
 from differential.engines.host import HostEngine
 from differential.engines.memory import GUARD, Carried, carry, compare_memory, planes_of
-from differential.engines.protocol import Engine
+from differential.engines.protocol import Engine, Memories
 from differential.managers.tables import gather_facts
 from differential.runner import run_case
 from differential.subjects.mapping import Mapping
@@ -164,6 +164,17 @@ def test_mixed_passes_are_torn_where_they_mix(case: Case, engine: Engine) -> Non
     assert blames_the_engine(verdict, mixed)
 
 
+def test_a_guard_that_looks_untouched_is_out_of_bounds(case: Case, engine: Engine) -> None:
+    class Spreading(Mistaken):
+        """Copies a byte that nothing has reached onto the guard before it."""
+
+        def carry_wrongly(self, writes: Writes, source: Memories, destination: Memories) -> None:
+            destination[1][0][GUARD - 1] = destination[1][0][GUARD]
+            self.base.carry(writes, source, destination)
+
+    assert carry(case, plan_for(case), Spreading(engine)).verdict.counts == {Kind.OUT_OF_BOUNDS: 1}
+
+
 @pytest.mark.parametrize("value", [0, 253, 254, 255])
 def test_memory_set_to_one_value_is_not_taken_for_untouched(case: Case, engine: Engine, value: int) -> None:
     verdict = carry(case, plan_for(case), Setting(engine, value)).verdict
@@ -216,6 +227,17 @@ def test_both_can_be_at_fault(case: Case, engine: Engine) -> None:
     assert verdict.counts == {Kind.WRONG_ELEMENT: 320, Kind.MISSING: 160}
     assert blames_the_engine(verdict, 160)
     assert {v.kind: v.note for v in verdict.violations} == {Kind.WRONG_ELEMENT: "", Kind.MISSING: RIGHT}
+
+
+def test_each_violation_says_whose_fault_it_is(engine: Engine) -> None:
+    # Two tokens of one block, a run each: the plan forgets the second, the engine the first.
+    case = case_of(WIDE, context_side={"layout": "NHD"}, generation_side={"layout": "HND"})
+    whole = plan_for(case)
+    plan = replace(whole, segments=tuple(by_runs(whole)[:-1]))
+    verdict = carry(case, plan, Planning(engine, lambda writes: replace(writes, segments=writes.segments[1:]))).verdict
+    assert verdict.counts == {Kind.MISSING: 320}
+    assert sorted((violation.nbytes, violation.note) for violation in verdict.violations) == [(160, ""), (160, RIGHT)]
+    assert blames_the_engine(verdict, 160)
 
 
 def test_two_wrongs_make_no_right(case: Case, engine: Engine) -> None:

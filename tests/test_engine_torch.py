@@ -298,8 +298,10 @@ def test_two_sources_that_write_a_byte_twice_are_carried_in_plan_order() -> None
         replace(one_segment([[at, 0, 4]]).segments[0], source_rank=rank)
         for at, rank in ((0, 0), (8, 1), (16, 0), (24, 1))
     ]
+    elsewhere = replace(one_segment([[3, 1, 2]]).segments[0], destination_rank=1)
     for order in (segments, segments[::-1]):
-        TORCH.carry(Writes(segments=tuple(order)), [[first], [second]], [[destination]])
+        segments_of_both = (elsewhere, *order)
+        TORCH.carry(Writes(segments=segments_of_both), [[first], [second]], [[destination], [one_pool(4)[1]]])
         last = order[-1]
         at = int(last.runs[0, 0])
         assert destination[:4].tolist() == (first, second)[last.source_rank][at : at + 4].tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from kvwitness import check_memory, pool_sizes
 from oracle.model.case import SIDES, Case
 from oracle.model.errors import InvalidCase
 from oracle.model.sides import lay_out
+from oracle.model.writes import Segment
 from oracle.truth.verdict import Kind
 from tests.engine_mistakes import by_runs, drop_the_last_run, swap_two_runs
 from tests.memories import HOST, mover, needs_torch, numpy_views, pools_of, right_plan, wide_case
@@ -94,6 +96,12 @@ def test_memory_may_be_given_as_one_array_for_each_layer_and_role() -> None:
         HOST.carry(plan, pools["context"], pools["generation"])
         pools["generation"][0][value.pool][value.offset + 200] = 7
 
+    zero = np.zeros(1, dtype=np.int64)
+    row = np.array([[0, value.offset + 200, 1]])
+    stray = Segment(0, 0, 0, 0, 0, 0, value.pool, zero, zero, row)
+    padded = replace(plan, segments=(*plan.segments, stray))
+    assert check_memory(case, views, mover(padded, pools), writes=padded)
+    assert check_memory(case, pools, mover(padded, pools), writes=padded).counts[Kind.STRAY] == 1
     assert check_memory(case, views, into_padding), "what lies between the arrays is not the case's"
     assert check_memory(case, pools, into_padding).counts == {Kind.STRAY: 1}
 

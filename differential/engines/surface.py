@@ -167,10 +167,9 @@ def _overlap_in(surfaces: Sequence[Surface], cluster: list[int]) -> tuple[int, i
     owners = np.repeat(np.array(cluster), [len(start) for start, _ in pieces])
     order = np.argsort(starts, kind="stable")
     starts, ends, owners = starts[order], ends[order], owners[order]
-    reached = np.maximum.accumulate(ends)
-    again = np.flatnonzero(starts[1:] < reached[:-1])
+    # Up to the first overlap, runs end in the order in which they start.
+    again = np.flatnonzero(starts[1:] < ends[:-1])
     if not len(again):
         return None
-    later = int(again[0]) + 1
-    earlier = int(np.argmax(ends[:later]))
-    return int(owners[earlier]), int(owners[later]), int(starts[later])
+    earlier = int(again[0])
+    return int(owners[earlier]), int(owners[earlier + 1]), int(starts[earlier + 1])
