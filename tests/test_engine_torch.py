@@ -299,7 +299,7 @@ def test_two_sources_that_write_a_byte_twice_are_carried_in_plan_order() -> None
         for at, rank in ((0, 0), (8, 1), (16, 0), (24, 1))
     ]
     elsewhere = replace(one_segment([[3, 1, 2]]).segments[0], destination_rank=1)
-    for order in (segments, segments[::-1]):
+    for order in (segments, segments[:3], segments[::-1], segments[1:]):
         segments_of_both = (elsewhere, *order)
         TORCH.carry(Writes(segments=segments_of_both), [[first], [second]], [[destination], [one_pool(4)[1]]])
         last = order[-1]

@@ -123,6 +123,15 @@ def test_a_guard_shows_what_leaves_the_pool(case: Case) -> None:
             1,
             "a guard of 64 B around the pool was written",
         )
+
+    def spread() -> None:
+        """A byte that nothing has reached, onto the guard before it."""
+        right()
+        memories["generation"][0][0][15] = memories["generation"][0][0][16]
+
+    untouched = memories["generation"][0][0][16]
+    assert untouched in (254, 255), "slot 0 is not in use"
+    assert check_memory(case, memories, spread, guard=16).counts == {Kind.OUT_OF_BOUNDS: 1}
     with pytest.raises(InvalidCase, match="guard = 65 is not possible: expected 0 to 64 bytes"):
         check_memory(case, memories, right, guard=65)
 
