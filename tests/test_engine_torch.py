@@ -211,6 +211,21 @@ def test_memory_that_cannot_be_allocated_is_told() -> None:
     assert has_own_memory(TORCH) and 0 < TORCH.free_bytes() < 1 << 50
 
 
+@needs_torch
+def test_what_pytorch_keeps_unused_on_a_device_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = importlib.import_module("torch")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: {"cuda:1": (10 << 30, 80 << 30)}[device])
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 3 << 30)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1 << 30)
+    engine = find_engine("torch", device="cuda:1")
+    assert has_own_memory(engine)
+    assert engine.free_bytes() == (12 << 30) - (64 << 20)
+    with pytest.raises(EngineUnavailable, match="the torch engine on cuda:1 has 0 B free for the pools of both sides"):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 80 << 30))
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 1 << 30)
+        require_room(case_of(HEADS), engine)
+
+
 # That it carries plans out
 
 
