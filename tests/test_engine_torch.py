@@ -18,7 +18,6 @@ from differential.engines.host import HostEngine
 from differential.engines.memory import carry, planes_of
 from differential.engines.memory.room import pool_bytes, require_room
 from differential.engines.protocol import has_own_memory
-from differential.engines.runs import Runs, are_disjoint, expand, in_pieces, runs_of
 from differential.managers.tables import gather_facts
 from differential.runner import run_case
 from differential.subjects.mapping import Mapping
@@ -359,34 +358,7 @@ def test_empty_plans_and_segments_move_nothing() -> None:
     assert set(destination.tolist()) == {255}
 
 
-# Runs as vectors
-
-
-def test_runs_are_in_plan_order() -> None:
-    (segment,) = one_segment([[0, 100, 2], [4, 200, 3]], ([0, 10], [1000, 2000])).segments
-    runs = runs_of([segment, segment], [0, 50], [0, 5])
-    assert runs.source.tolist() == [0, 10, 4, 14, 50, 60, 54, 64]
-    assert runs.destination.tolist() == [1100, 2100, 1200, 2200, 1105, 2105, 1205, 2205]
-    assert runs.nbytes.tolist() == [2, 2, 3, 3, 2, 2, 3, 3]
-    assert runs_of([], [], []).nbytes.tolist() == []
-
-
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), max_size=8))
-def test_runs_are_disjoint_if_they_share_no_byte(pairs: list[tuple[int, int]]) -> None:
-    starts, nbytes = (np.array([pair[n] for pair in pairs], dtype=np.int64) for n in (0, 1))
-    found = expand(starts, nbytes).tolist()
-    assert found == [start + offset for start, length in pairs for offset in range(length)]
-    assert are_disjoint(starts, nbytes) is (len(set(found)) == len(found))
-
-
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(1, 25))
-def test_pieces_hold_all_bytes_in_order_and_none_is_too_large(lengths: list[int], most: int) -> None:
-    nbytes = np.array(lengths, dtype=np.int64)
-    starts = np.cumsum([0, *lengths[:-1]]) * 2
-    pieces = list(in_pieces(Runs(starts, starts + 1000, nbytes), most))
-    assert all(piece.nbytes.sum() <= most for piece in pieces)
-    assert np.concatenate([expand(p.source, p.nbytes) for p in pieces]).tolist() == expand(starts, nbytes).tolist()
-    assert all((piece.destination - piece.source == 1000).all() for piece in pieces)
+# On a device
 
 
 @needs_torch
