@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -32,8 +33,9 @@ class CaseResult:
     by two subjects whose plans were carried out and serve every request, how the memories that they
     left differ; it fails nothing by itself, for a difference of plans may be a known one. ``plans``: by
     subject name, of those that made one; ``alike``: by the name of a subject whose plan is that of an
-    earlier one but for order and cutting, the earlier one's name. ``runs``, ``nbytes`` and ``pairs``:
-    judged in the plans of all subjects together.
+    earlier one but for order and cutting, the earlier one's name. ``carrying``: processor seconds that
+    the engine's part took, by subject name. ``runs``, ``nbytes`` and ``pairs``: judged in the plans of
+    all subjects together.
     """
 
     case: Case
@@ -42,6 +44,7 @@ class CaseResult:
     memory_differs: dict[tuple[str, str], MemoryDifference] = field(default_factory=dict)
     plans: dict[str, Writes | Refusal] = field(default_factory=dict)
     alike: dict[str, str] = field(default_factory=dict)
+    carrying: dict[str, float] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:
@@ -76,8 +79,9 @@ def run_case(
 
     Large memory is judged in closed form. A plan that is a right one of an earlier subject but for order
     and cutting is right with it, and not judged again. A subject that raises fails, as does an engine
-    that raises: the verdict's reason then starts with ``crash:``. Raises ``InvalidCase`` if the case itself cannot be, or two subjects have one name, and
-    ``EngineUnavailable`` before anyone plans where memory does not suffice.
+    that raises: the verdict's reason then starts with ``crash:``. Raises ``InvalidCase`` if the case
+    itself cannot be, or two subjects have one name, and ``EngineUnavailable`` before anyone plans where
+    memory does not suffice.
     """
     if engine is not None and engine.available() is None:
         require_room(case, engine)
@@ -108,8 +112,10 @@ def run_case(
             result.verdicts[name] = judge_any(case, plan, padding=padding, election=subject.election)
         result.plans[name], elections[name] = plan, subject.election
         if engine is not None:
+            began = time.process_time()
             carried[name] = _carry_out(case, plan, engine, padding, subject.election)
             result.landed[name] = carried[name].verdict
+            result.carrying[name] = time.process_time() - began
     for names in combinations([name for name, done in carried.items() if done.served_all], 2):
         first, second = (carried[name].landing for name in names)
         assert first is not None and second is not None

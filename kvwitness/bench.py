@@ -22,13 +22,13 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
 from differential.faults.minimum import size_of
+from differential.ledger import check_case
 from differential.managers.tables import gather_facts
-from differential.runner import run_case
 from differential.subjects import mapping
 from differential.subjects.protocol import Subject
 from differential.subjects.registry import find_subject, known_subjects
 from kvwitness.provider import drawing_from_the_seed_alone
-from kvwitness.tally import Spread
+from kvwitness.tally import Spread, Timing
 from kvwitness.witness import save
 from oracle.model.case import Case, Slots
 from oracle.model.writes import Writes
@@ -50,17 +50,19 @@ DENSE = ("gqa", "mla")
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One value and its bar. ``at_least``: the value must reach the bar; else it must not exceed it."""
+    """One value and its bar, None where there is none. ``at_least``: it must reach the bar; else not exceed it."""
 
     name: str
     value: float
     unit: str
-    bar: float
+    bar: float | None
     at_least: bool = False
     detail: str = ""
 
     @property
     def holds(self) -> bool:
+        if self.bar is None:
+            return True
         return self.value >= self.bar if self.at_least else self.value <= self.bar
 
     def plain(self) -> dict[str, object]:
@@ -80,6 +82,7 @@ def measure_all(*, verify: bool = True) -> Iterator[Measure]:
     gc.freeze()  # as the worker processes of verify do
     yield from rates()
     yield from small_scopes()
+    yield from planning_side_by_side()
     yield warm_planning()
     yield cold_search()
     yield judging("HND", "runs of at least 512 B", 4)
@@ -113,7 +116,7 @@ def subjects() -> list[Subject]:
 
 
 def rates() -> Iterator[Measure]:
-    """Cases a second on one core: drawn, planned by both subjects and judged; then the same without the drawing.
+    """Cases a second on one core: drawn, planned by both, judged and compared; then the same without the drawing.
 
     A case that a subject refuses is not counted, and neither is the time that it took.
     """
@@ -123,37 +126,30 @@ def rates() -> Iterator[Measure]:
     sizes: list[Case] = []
     for number in range(ROUNDS):
         counted = _Counted(judged)
-        whole = timed(lambda n=number, c=counted: _draw(dense, n, c), time.process_time)
-        drawing = (whole - counted.seconds - counted.seconds_refused) / CASES
-        undrawn.append(counted.served / counted.seconds)
-        drawn.append(1 / (drawing + counted.seconds / counted.served))
+        counted.timing.whole = timed(lambda n=number, c=counted: _draw(dense, n, c), time.process_time)
+        undrawn.append(counted.timing.served / counted.timing.judging)
+        drawn.append(counted.timing.rate())
         sizes += counted.cases
     detail = f"{' and '.join(subject.name for subject in judged)}; {spread_of(sizes)}"
-    yield Measure("draw + plan + judge, dense kinds", median(drawn), "cases/s", 500, True, detail)
-    yield Measure("plan + judge, dense kinds", median(undrawn), "cases/s", 1000, True, detail)
+    yield Measure("draw + plan + judge + compare, dense kinds", median(drawn), "cases/s", 500, True, detail)
+    yield Measure("plan + judge + compare, dense kinds", median(undrawn), "cases/s", 1000, True, detail)
 
 
 class _Counted:
-    """Plans and judges cases, and times those that nobody refuses apart from the others."""
+    """Plans, judges and compares cases, and times those that nobody refuses apart from the others."""
 
     def __init__(self, judged: list[Subject]) -> None:
         self.judged = judged
         self.cases: list[Case] = []
-        self.seconds = 0.0
-        self.seconds_refused = 0.0
-
-    @property
-    def served(self) -> int:
-        return len(self.cases)
+        self.timing = Timing()
 
     def __call__(self, case: Case) -> None:
         began = time.process_time()
-        result = run_case(case, self.judged)
+        result = check_case(case, self.judged).result
         took = time.process_time() - began
-        if any(verdict.refusals for verdict in result.verdicts.values()):
-            self.seconds_refused += took
-        else:
-            self.seconds += took
+        refused = any(verdict.refusals for verdict in result.verdicts.values())
+        self.timing.add(took, 0.0, refused)
+        if not refused:
             self.cases.append(case)
 
 
@@ -191,11 +187,54 @@ def small_scopes() -> Iterator[Measure]:
     for kind in kinds():
         if kind.name in DENSE:
             listed = list(small_scope(kind))
-            seconds = timed(lambda c=listed: [run_case(case, judged) for case in c], time.process_time)
+            seconds = timed(lambda c=listed: [check_case(case, judged) for case in c], time.process_time)
             yield Measure(f"small scope of {kind.name}", seconds, "s", 4, False, f"{len(listed):,} cases")
 
 
 # ---- planning
+
+
+def planning_side_by_side() -> Iterator[Measure]:
+    """What planning costs the mapping and the legacy sender: drawn cases that both serve, then a large plan.
+
+    Cold: nothing is known of the page tables. Warm: the same case once more.
+    """
+    first, second = (find_subject(name) for name in ("mapping", "native"))
+    dense = [kind.name for kind in kinds() if kind.name in DENSE]
+    listed: list[Case] = []
+    _draw(dense, 0, lambda case: listed.append(case) if not _refused(case, (first, second)) else None)
+    yield from _side_by_side("drawn cases", listed, first, second, spread_of(listed))
+    case = deployment("llama-3-70b", {"tp": 4}, {"tp": 8}, prompt=131072)
+    yield from _side_by_side("Llama-3 70B, 131,072 tokens, TP4 to TP8", [case], first, second, "5,242,880 runs")
+
+
+def _refused(case: Case, both: Iterable[Subject]) -> bool:
+    facts = gather_facts(case)
+    plans = [subject.plan(case, facts) for subject in both]
+    return any(not isinstance(plan, Writes) or plan.refusals for plan in plans)
+
+
+def _side_by_side(what: str, listed: list[Case], first: Subject, second: Subject, detail: str) -> Iterator[Measure]:
+    cold, warm = [], []
+    for _ in range(ROUNDS):
+        took = []
+        for subject in (first, second):
+            mapping.clear_caches()
+            known = find_subject(subject.name)
+            seconds = [0.0, 0.0]
+            for case in listed:
+                facts = gather_facts(case)
+                for turn in (0, 1):
+                    seconds[turn] += timed(lambda: known.plan(case, facts), time.perf_counter)  # noqa: B023
+            took.append(seconds)
+        cold.append((took[0][0], took[1][0]))
+        warm.append((took[0][1], took[1][1]))
+    for name, pairs in (("cold", cold), ("warm", warm)):
+        costs = [median(pair[side] for pair in pairs) / len(listed) * 1e6 for side in (0, 1)]
+        told = f"{first.name} {costs[0]:,.0f} µs, {second.name} {costs[1]:,.0f} µs a case; {detail}"
+        yield Measure(
+            f"planning, {name}, {first.name} against {second.name}: {what}", costs[0] / costs[1], "x", None, False, told
+        )
 
 
 def warm_planning() -> Measure:

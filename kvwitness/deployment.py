@@ -150,7 +150,7 @@ def with_tight_pools(case: Case) -> Case:
 
 
 def judge_deployment(wanted: Deployment, judged: Judged, out: str) -> Outcome:
-    """Judge one deployment. Raises ``Refused`` where a subject rightly refuses it."""
+    """Judge one deployment. Raises ``Refused`` where a subject rightly refuses it, or none serves it."""
     check_writable(out)
     trial = Trial(judged)
     case = build(wanted)
@@ -158,9 +158,11 @@ def judge_deployment(wanted: Deployment, judged: Judged, out: str) -> Outcome:
     if judgement.failure is not None:
         path, argument = save_failure(judgement, trial, out)
         return Outcome(case, judgement, path, save_failure(_shrunk(judgement, trial), trial, out)[0], argument)
-    for name, verdict in judgement.result.verdicts.items():
-        for refusal in verdict.refusals:
-            raise Refused(name, refusal.code, refusal.reason)
+    verdicts = judgement.result.verdicts
+    nobody_serves = all(verdict.refusals for verdict in verdicts.values())
+    for name, verdict in verdicts.items():
+        if verdict.refusals and (verdict or nobody_serves):
+            raise Refused(name, verdict.refusals[0].code, verdict.refusals[0].reason)
     return Outcome(case, judgement)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from differential.compare.large import is_large
+from kvwitness.difference import describe_comparison
 from kvwitness.search import argument_of
 from kvwitness.settings import Judged
 from kvwitness.trial import Failure, Judgement, Trial
@@ -13,6 +15,7 @@ from kvwitness.witness import Meta, Witness
 from oracle.model.case import Case
 from oracle.model.writes import Refusal
 from oracle.truth.elements import truth_of
+from oracle.truth.intervals.known import known_of
 
 
 class Answer(Enum):
@@ -61,16 +64,14 @@ def replay(
         return Replay(
             Answer.FAILS, sentence + _otherwise(meta, judgement.failure), argument_of(judgement), judgement, unpinned
         )
-    refusals = [(name, refusal) for name, verdict in judgement.result.verdicts.items() for refusal in verdict.refusals]
+    refusals = tuple(_refusals(judgement))
     if refusals and not _must_refuse(witness.case):
-        lines = tuple(
-            f"{name} refuses {_whose(refusal)}: {refusal.code}: {refusal.reason}" for name, refusal in refusals
-        )
-        return Replay(Answer.CANNOT_TELL, "cannot tell: refused", lines, judgement, unpinned)
+        return Replay(Answer.CANNOT_TELL, "cannot tell: refused", refusals, judgement, unpinned)
     if meta.test and not meta.kinds:
         sentence = f"cannot tell: a test failed on this case, and the judge finds nothing; run {meta.test}"
         return Replay(Answer.CANNOT_TELL, sentence, (), judgement, unpinned)
     lines = tuple(f"{name}: {_passed(judgement, name)}" for name in judgement.result.verdicts)
+    lines += tuple(describe_comparison(settled) for settled in judgement.settled)
     return Replay(Answer.FIXED, "fixed: it passes" if meta.kinds else "passes", lines, judgement, unpinned)
 
 
@@ -94,14 +95,28 @@ def _whose(refusal: Refusal) -> str:
     return "the instances" if refusal.request is None else f"request {refusal.request}"
 
 
+def _refusals(judgement: Judgement) -> Iterator[str]:
+    """Refusals that leave open whether the transfer is right: those that may be right, and all where nobody serves."""
+    verdicts = judgement.result.verdicts
+    nobody_serves = all(verdict.refusals for verdict in verdicts.values())
+    for name, verdict in verdicts.items():
+        if verdict or nobody_serves:
+            for refusal in verdict.refusals:
+                yield f"{name} refuses {_whose(refusal)}: {refusal.code}: {refusal.reason}"
+
+
 def _must_refuse(case: Case) -> bool:
     """Whether a refusal is the only right answer, so that giving it is a fix."""
-    truth = truth_of(case)
+    truth = known_of(case) if is_large(case) else truth_of(case)
     return bool(truth.unserved or truth.lost)
 
 
 def _passed(judgement: Judgement, name: str) -> str:
     verdict = judgement.result.verdicts[name]
+    if not verdict:
+        known = ", ".join(judgement.known(name)) or f"see the ledger's entries of {name}"
+        what = f"refuses ({'; '.join(map(str, verdict.refusals))})" if verdict.refusals else "fails"
+        return f"{what}, as is known: {known}"
     if verdict.refusals:
         return f"rightly refused: {'; '.join(map(str, verdict.refusals))}"
     return f"{verdict.nbytes:,} bytes in {verdict.runs:,} runs over {verdict.pairs:,} rank pairs, each in its place"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Protocol
 
+from kvwitness.difference import entries_to_look_at, told_difference
 from kvwitness.errors import CannotRun
 from kvwitness.settings import Judged, Search
 from kvwitness.shards import PIECE, RANDOM, Part
-from kvwitness.tally import Tallies, Tally, merge_tallies
+from kvwitness.tally import Compared, Tallies, Tally, Timing, merge_tallies
 from kvwitness.trial import CRASH, Failure, Judgement, Trial
 from kvwitness.witness import check_writable, save
 from kvwitness.workers import Task, Workers
@@ -51,7 +53,8 @@ class Finding:
 class Report:
     """What a search did. ``scope`` and ``random`` are tallies by kind; ``seconds`` the whole run's duration.
 
-    ``core_seconds`` were spent on random cases, over all processes; ``notes`` say what was left out and why.
+    ``timing``: what the random cases took, over all processes. ``stale``: entries of the ledger that
+    are no longer true. ``notes`` say what was left out and why.
     """
 
     judged: Judged
@@ -61,8 +64,9 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    core_seconds: float = 0.0
+    timing: Timing = field(default_factory=Timing)
     shards: int = 0
+    stale: list[str] = field(default_factory=list)
 
     @property
     def kinds(self) -> Tallies:
@@ -82,20 +86,34 @@ class Report:
 
     @property
     def rate(self) -> float:
-        """Random cases a second on one core; refused ones cost time and do not count."""
-        served = sum(tally.cases - tally.refused for tally in self.random.values())
-        return served / self.core_seconds if self.core_seconds else 0.0
+        """Random cases that one core draws, plans, judges and compares in a second; those refused do not count."""
+        return self.timing.rate()
+
+    @property
+    def rate_carried(self) -> float:
+        """The same with the engine's part."""
+        return self.timing.rate(carried=True)
+
+    @property
+    def compared(self) -> dict[tuple[str, str], Compared]:
+        """All kinds together, by the names of two subjects."""
+        together = Tally()
+        for tally in self.kinds.values():
+            together.merge(tally)
+        return together.compared
 
     @property
     def verdict(self) -> str:
-        if self.findings:
+        if self.findings or self.stale:
             return "fail"
         return "pass" if self.cases else "not run"
 
 
 def argument_of(judgement: Judgement) -> tuple[str, ...]:
-    """The lines that explain a failure: the first violation of its main kind, or what was raised."""
-    failure, verdict = judgement.failure, judgement.verdict
+    """The lines that explain a failure: the first violation of its main kind, what was raised, or what differs."""
+    failure, verdict, difference = judgement.failure, judgement.verdict, judgement.difference
+    if difference is not None:
+        return told_difference(difference)
     assert failure is not None and verdict is not None
     if failure.main_kind == CRASH:
         return (f"{failure.subject} {verdict.reason}",)
@@ -114,6 +132,7 @@ def save_failure(judgement: Judgement, trial: Trial, out: str, **others: object)
         judgement.case,
         out,
         subject=trial.asked[failure.subject],
+        other=trial.asked.get(failure.other, ""),
         property=failure.kinds,
         fault=judged.fault,
         argument=argument,
@@ -143,6 +162,11 @@ def run_search(judged: Judged, search: Search, out: str, watcher: Watcher) -> Re
             report.notes.append("random cases were not drawn: the small scope failed")
         else:
             _run_random(workers, report, trial, out, watcher)
+    for kind, tally in report.kinds.items():
+        for name, cases in tally.left_out.items():
+            report.notes.append(f"{name} not run in {cases:,} cases of {kind}: nothing is declared for it")
+    report.stale = trial.stale_entries()
+    report.notes += entries_to_look_at(trial.bases, date.today())
     report.seconds = time.monotonic() - started
     return report
 
@@ -176,7 +200,8 @@ def _run_random(workers: Workers, report: Report, trial: Trial, out: str, watche
         watcher.advance(done if search.examples is not None else time.time() - began, done)
     watcher.end()
     kept = _gather(parts, report.random, report, trial, out)
-    report.core_seconds = sum(part.seconds for part in kept)
+    for part in kept:
+        report.timing.merge(part.timing)
     report.shards = len(kept)
     if search.seconds is not None:
         ended = (

@@ -17,7 +17,7 @@ SCOPES = ("none", "small", "large")
 class Judged:
     """Who is judged, and how: subjects by name, the engine that carries plans out, a planted fault, padding."""
 
-    subjects: tuple[str, ...] = ("mapping",)
+    subjects: tuple[str, ...] = ("mapping", "native")
     engine: str = "host"
     device: str = "cpu"
     fault: str = ""

@@ -17,7 +17,7 @@ from differential.faults.minimum import size_of
 from kvwitness.provider import drawing_from_the_seed_alone
 from kvwitness.reduce import reduce_case
 from kvwitness.settings import Search, seed_of_shard
-from kvwitness.tally import Tallies, Tally
+from kvwitness.tally import Tallies, Tally, Timing
 from kvwitness.trial import Failure, Judgement, Trial
 from oracle.model.case import Case
 from oracle.model.codec import encode
@@ -47,14 +47,14 @@ class Gate(Protocol):
 class Part:
     """What became of one part of a search.
 
-    ``found``: the failing case, shrunk, as the text of a case file. ``seconds``: time spent on
-    counted cases. ``complete``: whether the part ran to its end or its first failure.
+    ``found``: the failing case, shrunk, as the text of a case file. ``timing``: what counted random
+    cases took. ``complete``: whether the part ran to its end or its first failure.
     """
 
     group: str
     number: int
     tallies: Tallies = field(default_factory=dict)
-    seconds: float = 0.0
+    timing: Timing = field(default_factory=Timing)
     found: str = ""
     failure: Failure | None = None
     complete: bool = True
@@ -71,7 +71,16 @@ class _Enough(BaseException):
 class _Property:
     """Judges what Hypothesis draws: counts cases up to the first failure, then shrinks that one failure."""
 
-    __slots__ = ("failures", "gate", "part", "search", "shrinking_since", "started", "trial", "until")
+    __slots__ = (
+        "failures",
+        "gate",
+        "part",
+        "search",
+        "shrinking_since",
+        "started",
+        "trial",
+        "until",
+    )
 
     def __init__(self, part: Part, trial: Trial, search: Search, until: float | None, gate: Gate) -> None:
         self.part = part
@@ -80,7 +89,7 @@ class _Property:
         self.until = until
         self.gate = gate
         self.failures: list[Judgement] = []
-        self.started = time.monotonic()
+        self.started = time.process_time()
         self.shrinking_since: float | None = None
 
     def __call__(self, case: Case) -> None:
@@ -92,14 +101,23 @@ class _Property:
         if self.gate.closed() or (self.until is not None and time.time() > self.until):
             self.part.complete = False
             raise _Enough
-        judgement = self.trial(case)
+        judgement = self._timed(case)
         self.trial.add(self.part.tallies.setdefault(case.kind, Tally()), judgement)
         if judgement.failure is None:
             return False
         self.failures.append(judgement)
         self.gate.close_behind()
         self.shrinking_since = time.monotonic()
+        self.part.timing.whole = time.process_time() - self.started
         return True
+
+    def _timed(self, case: Case) -> Judgement:
+        began = time.process_time()
+        judgement = self.trial(case)
+        result = judgement.result
+        refused = any(verdict.refusals for verdict in result.verdicts.values())
+        self.part.timing.add(time.process_time() - began, sum(result.carrying.values()), refused)
+        return judgement
 
     def _shrunk(self, case: Case) -> bool:
         if self.gate.closed() or time.monotonic() - self.shrinking_since > self.search.shrink_seconds:
@@ -140,8 +158,8 @@ def run_shard(trial: Trial, search: Search, shard: int, until: float | None, gat
             property_holds()
     except (_Found, _Enough):
         pass
-    part.seconds = (judge.shrinking_since or time.monotonic()) - judge.started
     if not judge.failures:
+        part.timing.whole = time.process_time() - judge.started
         return part
     # Hypothesis ends at its smallest; a run that was cut off ends anywhere.
     smallest = min(judge.failures, key=lambda judgement: _weight(judgement.case))
@@ -199,7 +217,6 @@ def run_piece(trial: Trial, scope: Scope, kind: str, number: int, seconds: float
     """Judge the cases of one piece of the small scope up to the first failure, and make that case smaller."""
     part = Part(kind, number)
     tally = part.tallies.setdefault(kind, Tally())
-    started = time.monotonic()
     found = None
     for case, carry in scope.piece(number):
         if gate.closed():
@@ -211,5 +228,4 @@ def run_piece(trial: Trial, scope: Scope, kind: str, number: int, seconds: float
             found = judgement
             gate.close_behind()
             break
-    part.seconds = time.monotonic() - started
     return part if found is None else _with_failure(part, trial, found, seconds)

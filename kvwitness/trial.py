@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from differential.compare import FIRST, SECOND, Comparison
+from differential.compare.large import is_large
 from differential.engines import find_engine
 from differential.engines.protocol import Engine
 from differential.faults import find_fault
 from differential.faults.minimum import size_of
-from differential.managers.tables import gather_facts
-from differential.runner import CaseResult, crashed, run_case
+from differential.ledger import Settled, check_case, check_witnesses, compare_plans, covers_verdict, entries
+from differential.runner import CaseResult, run_case
 from differential.subjects.protocol import Subject
 from differential.subjects.registry import find_subject
 from kvwitness.errors import CannotRun
@@ -19,22 +23,33 @@ from kvwitness.tally import Tally
 from oracle.model.case import Case
 from oracle.model.codec import encode
 from oracle.model.errors import InvalidCase
-from oracle.truth.decide import judge_any, method_for
 from oracle.truth.verdict import Kind, Outcome, Verdict
 
 CRASH = "crash"
 """Stands beside the judge's kinds of violation: a subject or an engine raised."""
 
+DIFFERS = "differs"
+"""Stands beside them too: two subjects differ in something that the ledger does not know."""
+
 KINDS = tuple(kind.value for kind in Kind)
+
+REFERENCE = "mapping"
+"""Known differences are those from this subject: it explains a failure of a legacy one even where it is not judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What failed: a subject, its plan or the memory that an engine left, and the violation kinds that count."""
+    """What failed, and the violation kinds that count.
+
+    ``stage``: ``plan``, ``memory`` (what an engine left) or ``comparison``, which is about ``subject``
+    and ``other``; ``forms`` then tells in which ways they differ.
+    """
 
     subject: str
     stage: str
     kinds: tuple[str, ...]
+    other: str = ""
+    forms: tuple[str, ...] = ()
 
     @property
     def main_kind(self) -> str:
@@ -42,29 +57,58 @@ class Failure:
         return self.kinds[0]
 
     def same_as(self, other: Failure) -> bool:
-        """Whether ``other`` shows this failure: same subject and stage, and the main kind among its kinds."""
-        return (self.subject, self.stage) == (other.subject, other.stage) and self.main_kind in other.kinds
+        """Whether ``other`` shows this failure: same subjects and stage, main kind and form among its own."""
+        about = (self.subject, self.other, self.stage) == (other.subject, other.other, other.stage)
+        return about and self.main_kind in other.kinds and set(self.forms[:1]) <= set(other.forms)
 
     def __str__(self) -> str:
+        if self.stage == "comparison":
+            return f"{self.subject} and {self.other}: {', '.join(self.kinds)} ({', '.join(self.forms)})"
         where = "" if self.stage == "plan" else " (in the memory that the engine left)"
         return f"{self.subject}: {', '.join(self.kinds)}{where}"
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What became of one case; ``failure`` is None where nothing that counts failed."""
+    """What became of one case; ``failure`` is None where nothing that counts failed.
+
+    ``settled``: how every two subjects compare, empty where a fault is planted. ``left_out``: legacy
+    subjects that were not asked, for the case declares nothing for them.
+    """
 
     case: Case
     result: CaseResult
     failure: Failure | None
+    settled: tuple[Settled, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict that ``failure`` is about."""
-        if self.failure is None:
+        """The verdict that ``failure`` is about; None where it is about a comparison."""
+        if self.failure is None or self.failure.stage == "comparison":
             return None
         verdicts = self.result.verdicts if self.failure.stage == "plan" else self.result.landed
         return verdicts[self.failure.subject]
+
+    @property
+    def difference(self) -> Settled | None:
+        """The comparison that ``failure`` is about; None where it is about a verdict."""
+        if self.failure is None or self.failure.stage != "comparison":
+            return None
+        names = self.failure.subject, self.failure.other
+        return next(each for each in self.settled if (each.open.first, each.open.second) == names)
+
+    def known(self, subject: str) -> tuple[str, ...]:
+        """Ledger entries that were met in a comparison with ``subject``."""
+        met = [each for each in self.settled if subject in (each.open.first, each.open.second)]
+        return tuple(sorted({name for each in met for name in each.accepted}))
+
+
+def forms_of(comparison: Comparison) -> tuple[str, ...]:
+    """In which ways two plans differ: ``NAME refuses: CODE``, ``pairs``, ``bytes``."""
+    names = {FIRST: comparison.first, SECOND: comparison.second}
+    refused = dict.fromkeys(f"{names[each.refused_by]} refuses: {each.code}" for each in comparison.refusals)
+    return (*refused, *(["pairs"] if comparison.pairs else []), *(["bytes"] if comparison.bytes else []))
 
 
 def kinds_of(verdict: Verdict) -> tuple[str, ...]:
@@ -105,51 +149,84 @@ class Trial:
             raise CannotRun(f"padding = {judged.padding!r} is not possible: expected optional or due")
         self.asked = dict(zip(names, judged.subjects, strict=True))
         self.subjects = self.bases
-        self.counted = frozenset((*KINDS, CRASH))
+        self.counted = EVERYTHING
         if fault is not None:
             self.subjects = [fault.wrap(subject) for subject in self.bases]
             self.counted = frozenset(kind.value for kind in fault.kinds)
 
     def __call__(self, case: Case, *, carry: bool = True) -> Judgement:
-        """Judge ``case``; ``carry``: an engine also moves the bytes, and what landed is judged again.
+        """Judge ``case`` and compare every two plans; ``carry``: an engine also carries each out, judged again.
 
-        A case of large memory is judged in closed form, and no engine carries it out. Under a planted
-        fault only its own kinds count, and only where the subject itself is right.
+        A failure or a difference that the ledger knows does not count. A case of large memory is judged
+        in closed form, and no engine carries it out. Under a planted fault only its own kinds count,
+        only where the subject itself is right, and nothing is compared.
         """
-        result = self._run(case, self.subjects, carry)
-        failure = _failure(result, self.counted)
-        if failure is not None and self.judged.fault and not self._run(case, self.bases, False).passed:
-            failure = None
-        return Judgement(case, result, failure)
+        if self.judged.fault:
+            result = self._run(case, self.subjects, carry)
+            return Judgement(case, result, self._planted(result))
+        return self._judge(case, carry)
 
     def without_fault(self, case: Case) -> Judgement:
         """What becomes of ``case`` where the fault is not planted."""
-        result = self._run(case, self.bases, True)
-        return Judgement(case, result, _failure(result, frozenset((*KINDS, CRASH))))
+        return self._judge(case, True)
+
+    def stale_entries(self) -> list[str]:
+        """Entries of the ledger whose witness no longer differs as it says, between subjects that are judged."""
+        return [] if self.judged.fault else [str(stale) for stale in check_witnesses(self.bases)]
 
     def _run(self, case: Case, subjects: list[Subject], carry: bool) -> CaseResult:
-        try:
-            if method_for(case) != "elements":
-                return self._judge_plans(case, subjects)
-            return run_case(case, subjects, engine=self.engine if carry else None, padding=self.judged.padding)
-        except Exception as error:  # of the checker itself, or a plan that is none: the case is worth keeping
-            error.add_note(f"while this case was judged:\n{encode(case)}")
-            raise
+        engine = self.engine if carry and not is_large(case) else None
+        with _keeping(case):
+            return run_case(case, subjects, engine=engine, padding=self.judged.padding)
 
-    def _judge_plans(self, case: Case, subjects: list[Subject]) -> CaseResult:
-        """The plans of a case whose bytes are too many to name each."""
-        facts = gather_facts(case)
-        result = CaseResult(case)
-        for subject in subjects:
-            try:
-                plan = subject.plan(case, facts)
-            except Exception as error:
-                result.verdicts[subject.name] = crashed(error)
-                continue
-            result.verdicts[subject.name] = judge_any(
-                case, plan, padding=self.judged.padding, election=subject.election, method="intervals"
-            )
-        return result
+    def _planted(self, result: CaseResult) -> Failure | None:
+        """The first failure that a planted fault is to blame for."""
+        right: dict[str, bool] = {}
+        for failure in _failures(result, self.counted):
+            base = next(each for each in self.bases if each.name == failure.subject)
+            if base.name not in right:
+                right[base.name] = self._run(result.case, [base], False).passed
+            if right[base.name]:
+                return failure
+        return None
+
+    def _judge(self, case: Case, carry: bool) -> Judgement:
+        asked, left_out = self._asked(case)
+        result = self._run(case, asked, carry)
+        with _keeping(case):
+            settled = compare_plans(result, asked)
+        return Judgement(case, result, self._failure(result, settled), settled, left_out)
+
+    def _asked(self, case: Case) -> tuple[list[Subject], tuple[str, ...]]:
+        """The subjects to ask, and those that there is no rule for: of a case without a legacy declaration."""
+        asked = self.bases if case.native is not None else [each for each in self.bases if not is_legacy(each.name)]
+        if not asked or len(asked) == len(self.bases):
+            return self.bases, ()
+        return asked, tuple(subject.name for subject in self.bases if subject not in asked)
+
+    def _failure(self, result: CaseResult, settled: tuple[Settled, ...]) -> Failure | None:
+        """What fails or differs first and is not known."""
+        for failure in _failures(result, EVERYTHING):
+            verdict = result.verdicts[failure.subject]
+            if failure.stage == "memory" and verdict:
+                return failure
+            # What a wrong plan leaves in memory is no news of its own.
+            if failure.stage == "plan" and not self._is_known(result.case, failure.subject, verdict, settled):
+                return failure
+        for each in settled:
+            if not each.open.identical:
+                return Failure(each.open.first, "comparison", (DIFFERS,), each.open.second, forms_of(each.open))
+        return None
+
+    def _is_known(self, case: Case, name: str, verdict: Verdict, settled: tuple[Settled, ...]) -> bool:
+        """Whether known differences explain a failed verdict; a legacy subject is compared for it if need be."""
+        if covers_verdict(case, name, verdict, settled):
+            return True
+        names = [subject.name for subject in self.bases]
+        if REFERENCE in names or not is_legacy(name):
+            return False
+        pair = [find_subject(REFERENCE), self.bases[names.index(name)]]
+        return covers_verdict(case, name, verdict, check_case(case, pair, padding=self.judged.padding).settled)
 
     def add(self, tally: Tally, judgement: Judgement) -> None:
         """Count one judged case."""
@@ -160,18 +237,42 @@ class Trial:
         tally.runs += result.runs
         tally.nbytes += result.nbytes
         tally.carried += bool(result.landed)
-        tally.refused += any(verdict.refusals for verdict in result.verdicts.values())
+        tally.refused += is_refused(result)
+        tally.left_out.update(judgement.left_out)
+        for settled in judgement.settled:
+            tally.compare(settled)
         if judgement.failure is not None:
             tally.failed += 1
             tally.violations.update(judgement.failure.kinds)
 
 
-def _failure(result: CaseResult, counted: frozenset[str]) -> Failure | None:
-    if result.passed:
-        return None
+EVERYTHING = frozenset((*KINDS, CRASH))
+
+
+@contextmanager
+def _keeping(case: Case) -> Iterator[None]:
+    """What is raised here is the checker's own fault, or a plan is none: the case is worth keeping."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"while this case was judged:\n{encode(case)}")
+        raise
+
+
+def is_legacy(name: str) -> bool:
+    """Whether the ledger knows differences of this subject: it judges by rules that a case must declare."""
+    return any(entry.is_about(REFERENCE, name) for entry in entries())
+
+
+def is_refused(result: CaseResult) -> bool:
+    """Whether a subject rightly refused something, so that not all of the case was judged."""
+    return any(verdict.refusals and verdict.outcome is Outcome.PASS for verdict in result.verdicts.values())
+
+
+def _failures(result: CaseResult, counted: frozenset[str]) -> Iterator[Failure]:
+    """Failed verdicts, plans before memory."""
     for stage, verdicts in (("plan", result.verdicts), ("memory", result.landed)):
         for name, verdict in verdicts.items():
             found = tuple(kind for kind in kinds_of(verdict) if kind in counted)
             if found:
-                return Failure(name, stage, found)
-    return None
+                yield Failure(name, stage, found)

@@ -26,6 +26,7 @@ from oracle.model.sides import lay_out
 
 FIELDS = (
     "subject",
+    "other",
     "fault",
     "property",
     "stage",
@@ -48,7 +49,8 @@ class Meta:
     """What a witness says beside its case.
 
     ``kinds``: violation kinds, as the judge names them, the main one first (``property`` in the
-    file); empty where a test failed of which the judge knows nothing, which ``test`` then names.
+    file), or ``differs`` where ``subject`` and ``other`` do; empty where a test failed of which the
+    judge knows nothing, which ``test`` then names.
     ``argument``: the lines that explained the failure when it was found.
     """
 
@@ -64,11 +66,12 @@ class Meta:
     test: str = ""
     pins: dict[str, tuple[str, ...]] = field(default_factory=dict)
     argument: tuple[str, ...] = ()
+    other: str = ""
 
     @property
     def judged(self) -> Judged:
         """How the failure was found."""
-        subjects = (self.subject,) if self.subject else Judged().subjects
+        subjects = tuple(filter(None, (self.subject, self.other))) or Judged().subjects
         return Judged(subjects, self.engine, self.device, self.fault, self.padding)
 
     def plain(self) -> dict[str, object]:

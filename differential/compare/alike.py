@@ -75,9 +75,7 @@ def _by_slots(segments: Iterable[Segment], *, in_order: bool) -> dict[Key, list[
     return found
 
 
-def _same_runs(
-    facts: Facts, key: Key, one: list[np.ndarray], two: list[np.ndarray], joined: dict[bytes, Runs]
-) -> bool:
+def _same_runs(facts: Facts, key: Key, one: list[np.ndarray], two: list[np.ndarray], joined: dict[bytes, Runs]) -> bool:
     texts = [b"".join([runs.tobytes() for runs in part]) for part in (one, two)]
     if texts[0] == texts[1]:
         return True

@@ -12,7 +12,7 @@ each differing byte, or a refusal code with the cases in which it is due.
 
 from __future__ import annotations
 
-from differential.ledger.check import Checked, check_case
+from differential.ledger.check import Checked, check_case, compare_plans
 from differential.ledger.entry import Bytes, Entry, Refuses
 from differential.ledger.evidence import Stale, check_witnesses, read_witness, write_witness
 from differential.ledger.settle import Settled, covers_verdict, settle, unexplained
@@ -27,6 +27,7 @@ __all__ = [
     "Stale",
     "check_case",
     "check_witnesses",
+    "compare_plans",
     "covers_verdict",
     "entries",
     "find_entry",

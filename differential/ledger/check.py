@@ -29,14 +29,22 @@ class Checked:
         return tuple(each.open for each in self.settled if not each.open.identical)
 
     def uncovered(self) -> tuple[tuple[str, str, Verdict], ...]:
-        """(subject, ``plan`` or ``memory``, verdict) of failures that the ledger does not explain."""
-        case = self.result.case
-        return tuple(
-            (name, stage, verdict)
-            for stage, verdicts in (("plan", self.result.verdicts), ("memory", self.result.landed))
-            for name, verdict in verdicts.items()
+        """(subject, ``plan`` or ``memory``, verdict) of failures that the ledger does not explain.
+
+        Memory counts where the plan is right: what a known wrong plan leaves there is no news.
+        """
+        case, plans = self.result.case, self.result.verdicts
+        failed = [
+            (name, "plan", verdict)
+            for name, verdict in plans.items()
             if verdict.outcome is Outcome.FAIL and not covers_verdict(case, name, verdict, self.settled)
-        )
+        ]
+        failed += [
+            (name, "memory", verdict)
+            for name, verdict in self.result.landed.items()
+            if verdict.outcome is Outcome.FAIL and plans[name]
+        ]
+        return tuple(failed)
 
     @property
     def passed(self) -> bool:
@@ -53,16 +61,31 @@ def check_case(
     told of a case of the same instances whose memory is small (``Settled.told_of``), planned anew.
     """
     result = run_case(case, subjects, engine=engine, padding=padding)
+    return Checked(result, compare_plans(result, subjects))
+
+
+def compare_plans(result: CaseResult, subjects: Sequence[Subject]) -> tuple[Settled, ...]:
+    """Every two plans of ``result`` compared. A subject whose plan is that of an earlier one shares its known ones."""
     by_name = {subject.name: subject for subject in subjects}
-    pairs = combinations(result.plans, 2)
-    return Checked(result, tuple(_settled(result, by_name[one], by_name[other]) for one, other in pairs))
+    same_as = {name: result.alike.get(name, name) for name in result.plans}
+    found: dict[tuple[str, str], Settled] = {}
+    for names in combinations(result.plans, 2):
+        standing = same_as[names[0]], same_as[names[1]]
+        if standing[0] == standing[1]:
+            found[names] = Settled({}, Comparison(*names))
+        elif standing in found:
+            found[names] = found[standing].of(*names)
+        elif standing[::-1] in found:
+            found[names] = found[standing[::-1]].exchanged().of(*names)
+        else:
+            found[names] = _settled(result, by_name[names[0]], by_name[names[1]])
+            if found[names].identical:
+                same_as[names[1]] = standing[0]
+    return tuple(found.values())
 
 
 def _settled(result: CaseResult, one: Subject, other: Subject) -> Settled:
     names = one.name, other.name
-    alike = [result.alike.get(name, name) for name in names]
-    if alike[0] == alike[1]:
-        return Settled({}, Comparison(*names))
     case, plans = result.case, [result.plans[name] for name in names]
     if not is_large(case):
         return settle(case, compare(case, *plans, names=names))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from differential.compare import ByteDifference, Comparison, Difference, PairDifference, RefusalDifference
 from differential.ledger.entry import Entry, Refuses
@@ -28,6 +28,15 @@ class Settled:
     def identical(self) -> bool:
         """Whether the two plans do not differ at all."""
         return not self.accepted and self.open.identical
+
+    def of(self, first: str, second: str) -> Settled:
+        """The same between two other subjects that plan alike."""
+        return replace(self, open=replace(self.open, first=first, second=second))
+
+    def exchanged(self) -> Settled:
+        """The same with first and second exchanged."""
+        accepted = {name: _of(self.open, list(found)).exchanged().differences for name, found in self.accepted.items()}
+        return replace(self, accepted=accepted, open=self.open.exchanged())
 
     @property
     def verdict(self) -> str:

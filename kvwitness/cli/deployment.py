@@ -6,14 +6,17 @@ import json
 from dataclasses import fields
 
 from kvwitness.cli.output import console, write_lines, write_text
-from kvwitness.cli.report import STYLES
+from kvwitness.cli.report import STYLES, plain_compared
 from kvwitness.cli.status import COULD_NOT_RUN, PASS, VIOLATIONS
 from kvwitness.deployment import Deployment, Outcome, judge_deployment
+from kvwitness.difference import describe_comparison
 from kvwitness.errors import Refused
 from kvwitness.settings import Judged
 from kvwitness.story import describe_instance
-from kvwitness.words import count, in_bytes
+from kvwitness.tally import Tally
+from kvwitness.words import count, in_bytes, joined
 from oracle.truth.verdict import Outcome as Result
+from oracle.truth.verdict import Verdict
 
 
 def run_deployment(wanted: Deployment, judged: Judged, out: str, as_object: bool) -> int:
@@ -44,21 +47,29 @@ def _tell_outcome(wanted: Deployment, outcome: Outcome) -> None:
     for side in ("context", "generation"):
         write_text(to, f"{side:<12}{describe_instance(case.side(side))}", hang=12)
     for name, verdict in result.verdicts.items():
-        write_text(
-            to,
-            f"{name:<12}{count(verdict.pairs, 'rank pair')}, {count(verdict.runs, 'run')},"
-            f" {in_bytes(verdict.nbytes)} ({verdict.nbytes:,} bytes) judged",
-            hang=12,
-        )
+        write_text(to, f"{name:<12}{_judged(verdict)}", hang=12)
+    for name in outcome.judgement.left_out:
+        write_text(to, f"{name:<12}not run (the model declares nothing for it)", hang=12)
+    for settled in outcome.judgement.settled:
+        write_text(to, f"{'compared':<12}{describe_comparison(settled)}", hang=12)
     write_text(to, f"{'engine':<12}{_engine(outcome)}", hang=12)
     if outcome.judgement.failure is None:
-        write_text(to, "pass: every byte is in its place", style=STYLES["pass"])
+        right = [name for name, verdict in result.verdicts.items() if verdict]
+        whose = "" if len(right) == len(result.verdicts) else f" of {joined(right)}"
+        write_text(to, f"pass: every byte{whose} is in its place", style=STYLES["pass"])
         return
     write_text(to, f"FAIL {outcome.judgement.failure}", style=STYLES["fail"])
     write_lines(to, [f"  {line}" for line in outcome.argument])
     write_lines(to, [f"  replay it: kvwitness replay {outcome.witness}"], style="bold")
     if outcome.shrunk != outcome.witness:
         write_lines(to, [f"  shrunk:    kvwitness show {outcome.shrunk}"], style="bold")
+
+
+def _judged(verdict: Verdict) -> str:
+    if verdict.refusals:
+        return f"refuses {'; '.join(map(str, verdict.refusals))}"
+    judged = f"{count(verdict.pairs, 'rank pair')}, {count(verdict.runs, 'run')}"
+    return f"{judged}, {in_bytes(verdict.nbytes)} ({verdict.nbytes:,} bytes) judged"
 
 
 def _engine(outcome: Outcome) -> str:
@@ -81,8 +92,16 @@ def _plain_refusal(wanted: Deployment, refused: Refused) -> dict[str, object]:
     }
 
 
+def _plain_plan(verdict: Verdict) -> dict[str, object]:
+    return {"pairs": verdict.pairs, "runs": verdict.runs, "bytes": verdict.nbytes}
+
+
 def _plain_outcome(wanted: Deployment, outcome: Outcome) -> dict[str, object]:
     result, failure = outcome.judgement.result, outcome.judgement.failure
+    tally = Tally()
+    for settled in outcome.judgement.settled:
+        tally.compare(settled)
+    first = next((verdict for verdict in result.verdicts.values() if verdict.runs), Verdict(Result.NOT_RUN))
     return {
         "verdict": "pass" if failure is None else "fail",
         "seed": None,
@@ -91,14 +110,13 @@ def _plain_outcome(wanted: Deployment, outcome: Outcome) -> dict[str, object]:
         "kinds": {
             outcome.case.kind or "own": {
                 "cases": 1,
-                "pairs": result.pairs,
-                "runs": result.runs,
-                "bytes": result.nbytes,
+                **_plain_plan(first),
                 "violations": int(failure is not None),
                 "violation_kinds": list(failure.kinds) if failure is not None else [],
             }
         },
-        "subjects": {},
+        "plans": {name: _plain_plan(verdict) for name, verdict in result.verdicts.items()},
+        "subjects": plain_compared(tally.compared),
         "witnesses": [str(path) for path in dict.fromkeys((outcome.witness, outcome.shrunk)) if path is not None],
         "deployment": _plain_deployment(wanted),
     }

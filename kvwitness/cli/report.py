@@ -9,12 +9,15 @@ from rich.text import Text
 
 from kvwitness.cli.output import write_lines, write_text
 from kvwitness.search import Finding, Report
-from kvwitness.tally import Spread, Tally
+from kvwitness.tally import Compared, Spread, Tally
 from kvwitness.words import count, in_bytes, in_seconds, joined, short
 from strategies.scope import describe
 
 TABLE_WIDTH = 108
 """Columns below which the table becomes lines."""
+
+COMPARED_WIDTH = 80
+"""The same of the table of comparisons."""
 
 STYLES = {"pass": "bold green", "fail": "bold red", "not run": "bold yellow"}
 
@@ -23,6 +26,7 @@ def tell_report(to: Console, report: Report) -> None:
     """What failed first, then what was judged, then the verdict."""
     for finding in report.findings:
         _tell_finding(to, finding)
+    tell_stale(to, report.stale)
     to.print()
     _tell_bounds(to, report)
     to.print()
@@ -32,9 +36,10 @@ def tell_report(to: Console, report: Report) -> None:
         write_text(to, f"ranks of both sides, layers, blocks: least/median/most of the {sized}")
     else:
         _tell_kinds(to, report)
+    tell_compared(to, {kind: tally.compared for kind, tally in report.kinds.items()})
     to.print()
     for note in report.notes:
-        write_text(to, f"{note}.", style="yellow")
+        write_text(to, note if note.endswith(("?", ".")) else f"{note}.", style="yellow")
     write_text(to, _closing(report), style=STYLES[report.verdict])
 
 
@@ -44,6 +49,15 @@ def _tell_finding(to: Console, finding: Finding) -> None:
     write_text(to, f"found in {finding.where}, shrunk; the witness is {finding.path}", indent=2, hang=2)
     write_lines(to, [f"  {line}" for line in finding.argument])
     write_lines(to, [f"  replay it: kvwitness replay {finding.path}"], style="bold")
+    if finding.failure.stage == "comparison":
+        write_lines(to, [f"  in full:   kvwitness diff {finding.path}"])
+
+
+def tell_stale(to: Console, stale: list[str]) -> None:
+    """Entries of the ledger that are no longer true: each fails the run."""
+    for sentence in stale:
+        to.print()
+        write_text(to, f"FAIL {sentence}", hang=2, style="bold red")
 
 
 def _tell_bounds(to: Console, report: Report) -> None:
@@ -61,9 +75,15 @@ def _tell_bounds(to: Console, report: Report) -> None:
         write_text(
             to,
             f"random: {count(report.random_cases, 'case')} of seed {search.seed} in {count(report.shards, 'shard')},"
-            f" {report.rate:,.0f} a second on one core, drawn, planned, judged and carried out",
+            f" {_rates(report)}",
             hang=2,
         )
+
+
+def _rates(report: Report) -> str:
+    compared = ", judged and compared" if report.compared else " and judged"
+    carried = f", {report.rate_carried:,.0f} carried out too" if report.timing.carrying else ""
+    return f"{report.rate:,.0f} a second on one core, drawn, planned{compared}{carried}"
 
 
 # ---- kind by kind
@@ -126,6 +146,56 @@ def _tell_kinds(to: Console, report: Report) -> None:
             write_text(to, line, indent=2, hang=2)
 
 
+# ---- pair by pair
+
+
+def tell_compared(to: Console, compared: dict[str, dict[tuple[str, str], Compared]]) -> None:
+    """How the subjects compare: a row for each kind and pair, and one below for each known difference that was met."""
+    rows = [(kind, names, found) for kind, pairs in compared.items() for names, found in pairs.items()]
+    if not rows:
+        return
+    to.print()
+    if to.width >= COMPARED_WIDTH:
+        to.print(_compared_table(rows))
+        return
+    for kind, names, found in rows:
+        write_text(
+            to,
+            f"{kind}, {' and '.join(names)}: {found.identical:,} identical, {found.accepted:,} accepted,"
+            f" {found.different:,} different",
+            hang=2,
+        )
+        for entry, cases in found.entries.most_common():
+            write_text(to, f"{cases:,} {entry}", indent=4, hang=2)
+
+
+def _compared_table(rows: list[tuple[str, tuple[str, str], Compared]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    for name in ("kind", "compared"):
+        table.add_column(name, no_wrap=True)
+    for name in ("identical", "accepted", "different"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for kind, names, found in rows:
+        different = Text(f"{found.different:,}", style=STYLES["fail"] if found.different else "")
+        table.add_row(kind, " and ".join(names), f"{found.identical:,}", f"{found.accepted:,}", different)
+        for entry, cases in found.entries.most_common():
+            table.add_row("", f"  {entry}", "", f"{cases:,}", "")
+    return table
+
+
+def plain_compared(compared: dict[tuple[str, str], Compared]) -> dict[str, object]:
+    """By pair, as ``first/second``: cases that were identical, accepted or different, and cases by ledger entry."""
+    return {
+        "/".join(names): {
+            "identical": found.identical,
+            "accepted": found.accepted,
+            "different": found.different,
+            "entries": dict(sorted(found.entries.items())),
+        }
+        for names, found in compared.items()
+    }
+
+
 def _closing(report: Report) -> str:
     parts = []
     scope = sum(tally.cases for tally in report.scope.values())
@@ -135,10 +205,12 @@ def _closing(report: Report) -> str:
         parts.append(f"{count(report.random_cases, 'random case')} of seed {report.search.seed}")
     what = f"{joined(parts) or 'no case'} in {in_seconds(report.seconds)}"
     if report.verdict == "fail":
-        return f"fail: {count(len(report.findings), 'witness', 'witnesses')} in {what}"
+        stale = f", {count(len(report.stale), 'stale entry', 'stale entries')} of the ledger" if report.stale else ""
+        return f"fail: {count(len(report.findings), 'witness', 'witnesses')}{stale} in {what}"
     if report.verdict == "not run":
         return f"not run: {what}"
-    return f"pass: no violation in {what}"
+    unknown = ", and no difference that is not known" if report.compared else ""
+    return f"pass: no violation in {what}{unknown}"
 
 
 # ---- for programs
@@ -152,10 +224,12 @@ def as_json(report: Report) -> dict[str, object]:
         "cases": report.cases,
         "random_cases": report.random_cases,
         "rate": round(report.rate, 1),
+        "rate_carried": round(report.rate_carried, 1),
         "seconds": round(report.seconds, 2),
         "scope": {"bound": report.search.scope, "cases": sum(tally.cases for tally in report.scope.values())},
         "kinds": {kind: _plain_tally(report, kind, tally) for kind, tally in report.kinds.items()},
-        "subjects": {},
+        "subjects": plain_compared(report.compared),
+        "stale": report.stale,
         "judged": list(report.judged.subjects),
         "fault": report.judged.fault or None,
         "witnesses": [str(finding.path) for finding in report.findings],
@@ -174,5 +248,6 @@ def _plain_tally(report: Report, kind: str, tally: Tally) -> dict[str, object]:
         "bytes": tally.nbytes,
         "violations": tally.failed,
         "violation_kinds": dict(tally.violations),
+        "subjects": plain_compared(tally.compared),
         **{name: [spread.least, spread.median, spread.most] for name, spread in sizes},
     }

@@ -36,10 +36,10 @@ OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "layou
 @click.option("--seed", default="0", show_default=True, help="The cases depend on it alone; 'random' chooses one.")
 @click.option(
     "--subjects",
-    default="mapping",
+    default=",".join(Judged().subjects),
     show_default=True,
     metavar="NAMES",
-    help="Who is judged, by comma; package.module:plan too.",
+    help="Who is judged, and compared with each other, by comma; package.module:plan too.",
 )
 @click.option("--fault", default="", metavar="NAME", help="Plant a bug in every subject: it must be found.")
 @click.option("--engine", default="host", show_default=True, help="What moves the bytes.")
@@ -83,10 +83,11 @@ def command(
     tokens_per_block: int,
     layout: str,
 ) -> int:
-    """Judge where every byte goes: the small scope in full, then random cases.
+    """Judge where every byte goes, and compare subjects: the small scope in full, then random cases.
 
-    Whatever fails is shrunk, written as a witness under --out, and printed with its argument and the
-    one line that replays it. With --model, one deployment is judged instead.
+    Differences that the ledger knows are counted, all others fail. Whatever fails is shrunk, written as
+    a witness under --out, and printed with its argument and the one line that replays it. With --model,
+    one deployment is judged instead.
     """
     judged = Judged(split_names("--subjects", subjects), engine, device, fault, padding)
     given = {name for name in here.params if here.get_parameter_source(name) is ParameterSource.COMMANDLINE}
