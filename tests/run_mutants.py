@@ -138,6 +138,27 @@ def write_another_block(one: OneRun) -> None:
         one.destination_base = one.random.choice(others)
 
 
+def read_another_request(one: OneRun) -> None:
+    """The block of the same number of another request."""
+    side = lay_out(one.case, "context").slots[one.source_rank]
+    stride = one.pool("context").slot_stride
+    blocks = [
+        (slots, ordinal)
+        for rows in side.values()
+        for slots in rows
+        for ordinal in np.flatnonzero(slots * stride == one.source_base).tolist()
+    ]
+    others = [
+        int(slots[ordinal])
+        for rows in side.values()
+        for _, ordinal in blocks[:1]
+        for slots in rows
+        if ordinal < len(slots) and slots[ordinal] >= 0 and slots[ordinal] * stride != one.source_base
+    ]
+    if others:
+        one.source_base = stride * one.random.choice(others)
+
+
 def read_free_slot(one: OneRun) -> None:
     pool = one.pool("context")
     held = {
@@ -158,6 +179,12 @@ def leave_bounds(one: OneRun) -> None:
     )
     base = (one.source_base, one.destination_base)[side]
     one.row[side] = one.random.choice([-1, -base - 1, extent - base - 1, extent - base, extent - base + 5])
+
+
+def leave_layer(one: OneRun) -> None:
+    """The same place in another layer of a layer-major pool, or in none."""
+    side = one.random.randrange(2)
+    one.row[side] += one.pool(("context", "generation")[side]).layer_stride * one.random.choice([-1, 1, 2])
 
 
 def ask_another_rank(one: OneRun) -> None:
@@ -206,8 +233,10 @@ ALTERED: tuple[Callable[[OneRun], None], ...] = (
     move_destination_slot,
     read_another_block,
     write_another_block,
+    read_another_request,
     read_free_slot,
     leave_bounds,
+    leave_layer,
     ask_another_rank,
     ask_unpaired_rank,
     ask_another_pool,
@@ -222,6 +251,12 @@ def drop_run(one: OneRun) -> Writes:
 def double_run(one: OneRun) -> Writes:
     writes = one.altered(together=False)
     return replace(writes, segments=(*writes.segments, writes.segments[one.number + 2]))
+
+
+def stray_twice(one: OneRun) -> Writes:
+    """The run written twice to some slot, which as a rule is no block of its request."""
+    move_destination_slot(one)
+    return double_run(one)
 
 
 def alter_every_slot(one: OneRun) -> Writes:
@@ -280,6 +315,7 @@ def absolute(one: OneRun) -> Writes:
 WHOLE: tuple[Callable[[OneRun], Writes], ...] = (
     drop_run,
     double_run,
+    stray_twice,
     alter_every_slot,
     double_slot,
     shift_base,

@@ -114,6 +114,20 @@ def test_a_row_that_is_wrong_in_all_slots_is_counted_in_all_and_told_in_the_firs
     assert {violation.destination for violation in verdict.violations} == {3}
 
 
+@pytest.mark.parametrize("first", [2, 6])
+def test_what_is_told_is_what_comes_first_in_the_plan(first: int) -> None:
+    case, plan = llama("HND")
+    spoilt = []
+    for number in (first, 8 - first):
+        runs = plan.segments[number].runs.copy()
+        runs[3, 0] += 2
+        spoilt.append(replace(plan.segments[number], runs=runs))
+    rest = [segment for number, segment in enumerate(plan.segments) if number not in (2, 6)]
+    verdict = judge_intervals(case, replace(plan, segments=(*spoilt, *rest)))
+    assert verdict.counts == {Kind.WRONG_ELEMENT: 2 * 4096 * 8192}
+    assert {violation.destination for violation in verdict.violations} == {first}
+
+
 def test_two_slots_that_change_places_are_wrong_from_end_to_end() -> None:
     case, plan = llama("NHD")
     segment = plan.segments[0]

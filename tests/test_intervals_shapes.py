@@ -116,3 +116,20 @@ def test_runs_that_leave_their_slot_do_not_undo_the_factoring_of_the_others() ->
     assert sorted(len(each.nbytes) for each in spoilt.runs) == [1, 5119]
     assert spoilt.outside == [(0, 2048, int(segment.destination_bases[0] + runs[-1, 1]))]
     assert spoilt.nbytes == segment.nbytes
+
+
+def test_the_first_clipped_run_is_told_whichever_way_it_is_taken() -> None:
+    # Base 0 is no slot's start and its run passes the end of slot 3; bases 1 and 2 are, and the last run passes theirs.
+    case, plan = llama("HND", 4096)
+    segment = plan.segments[0]
+    size = 1280 * 1024
+    runs = segment.runs.copy()
+    runs[-1, 2] += 1
+    bases = np.array([3 * size + 5, 7 * size, 9 * size])
+    odd = replace(segment, source_bases=segment.source_bases[:3], destination_bases=bases, runs=runs)
+    sides = flatten(case, "context"), flatten(case, "generation")
+    for order in ([0, 1, 2], [1, 0, 2]):
+        told = replace(odd, source_bases=odd.source_bases[order], destination_bases=bases[order])
+        found = visits.plan_of(replace(plan, segments=(told,)), *sides)
+        found.visits(segment.destination_rank, segment.destination_pool)
+        assert found.outside == [(0, 6 + 1 + 1, int(bases[order[0]] + runs[-1, 1]))]

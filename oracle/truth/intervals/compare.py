@@ -132,8 +132,7 @@ def _mark_repeats(cuts: Cuts) -> Cuts:
     """``cuts``, cut where another run starts or ends if any two overlap, and ``again`` set on all but the first."""
     order = np.argsort(cuts.destination, kind="stable")
     start = cuts.destination[order]
-    end = np.maximum.accumulate(start + cuts.nbytes[order])
-    if not (start[1:] < end[:-1]).any():
+    if not (start[1:] < (start + cuts.nbytes[order])[:-1]).any():
         return cuts
     edges = np.unique(np.concatenate((start, cuts.destination + cuts.nbytes)))
     cuts = cuts.cut_at(cut(cuts.destination, cuts.nbytes, edges))

@@ -92,7 +92,6 @@ class Findings:
         if block >= 0 and seen.due is not None:
             whole = int(seen.pool.owners.code[block])
             code[:] = whole if whole >= 0 else known.mixed[-1 - whole][seen.due.row[cuts.piece]]
-            code[buffer < 0] = -1
         visit = seen.first + cuts.visit
         segment = np.zeros_like(buffer) if kind is Kind.MISSING else visits.segment[visit]
         columns = np.stack([segment, buffer, code])
