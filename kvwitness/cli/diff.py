@@ -1,0 +1,153 @@
+"""``kvwitness diff FILE``: what two subjects differ in on one case."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from differential.compare import ByteDifference
+from differential.ledger import find_entry
+from kvwitness.cli.options import load_named, split_names
+from kvwitness.cli.output import console, write_lines, write_text
+from kvwitness.cli.status import PASS, VIOLATIONS
+from kvwitness.diff import Compared, compare_subjects, describe_verdict
+from kvwitness.difference import (
+    describe_comparison,
+    judged,
+    plain_difference,
+    rows_of,
+    sentences,
+    span,
+    spans,
+    told_of,
+)
+from kvwitness.settings import Judged
+from kvwitness.witness import Meta, Witness
+from kvwitness.words import joined
+from oracle.model.codec import case_id
+
+MOST_SENTENCES = 30
+MOST_ROWS = 60
+"""What is told of a large difference; --json tells all of it."""
+
+TABLE_WIDTH = 96
+"""Columns below which there is no table."""
+
+STYLES = {"identical": "bold green", "accepted": "bold green", "different": "bold red"}
+
+
+@click.command("diff")
+@click.argument("file", type=click.Path())
+@click.option("--subjects", metavar="A,B", help="Who is compared; default: mapping,native, or whom a witness names.")
+@click.option("--padding", type=click.Choice(["optional", "due"]), help="Whether rows past the prompt must arrive.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def command(file: str, subjects: str | None, padding: str | None, as_json: bool) -> int:
+    """Compare two subjects on the case in FILE, byte for byte.
+
+    Tells which bytes differ, who sends them, which of the two is right, and which entry of the ledger
+    knows of it. Exit status: 0 identical or all known, 1 different, 2 could not compare.
+    """
+    witness = load_named(file)
+    meta = witness.meta or Meta()
+    names = split_names("--subjects", subjects) if subjects is not None else _default(meta)
+    found = compare_subjects(witness.case, names, padding=padding or meta.padding)
+    if as_json:
+        print(json.dumps(_plain(file, found)))
+    else:
+        _tell(console(), file, witness, found)
+    return VIOLATIONS if found.settled.verdict == "different" else PASS
+
+
+def _default(meta: Meta) -> tuple[str, ...]:
+    if meta.other:
+        return meta.subject, meta.other
+    first, second = Judged().subjects
+    return first, second if meta.subject in ("", first) else meta.subject
+
+
+def _tell(to: Console, file: str, witness: Witness, found: Compared) -> None:
+    settled = found.settled
+    verdict = settled.verdict
+    write_text(to, f"{file}: {verdict}: {describe_comparison(settled)}", hang=2, style=STYLES[verdict])
+    if witness.meta is not None and witness.meta.fault:
+        write_text(to, f"the fault {witness.meta.fault} of the witness is not planted here", indent=2, style="yellow")
+    width = max(map(len, found.verdicts)) + 2
+    for name, judgement in found.verdicts.items():
+        write_text(to, f"{name:<{width}}{describe_verdict(judgement)}", indent=2, hang=width)
+    for name in settled.accepted:
+        entry = find_entry(name)
+        write_text(to, f"{name}: {entry.summary} ({entry.component}; {entry.reference})", indent=2, hang=2)
+    if verdict == "identical":
+        return
+    if settled.told_of is not None:
+        write_text(to, told_of(settled), indent=2, hang=2, style="yellow")
+    told = sentences(settled)
+    to.print()
+    for sentence in told[:MOST_SENTENCES]:
+        write_text(to, sentence, hang=2)
+    if len(told) > MOST_SENTENCES:
+        write_text(to, f"and {len(told) - MOST_SENTENCES} more; --json tells all", style="yellow")
+    _tell_table(to, found)
+
+
+def _tell_table(to: Console, found: Compared) -> None:
+    rows = [(entry, each) for entry, each in rows_of(found.settled) if isinstance(each, ByteDifference)]
+    if not rows or to.width < TABLE_WIDTH:
+        return
+    names = found.settled.open.first, found.settled.open.second
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    for name in ("rank", "request", "layer", "role", "block", "heads", "tokens", "bytes"):
+        table.add_column(name, justify="left" if name == "role" else "right", no_wrap=True)
+    for name in (f"{names[0]} from", f"{names[1]} from", "right", "known as"):
+        table.add_column(name)
+    for entry, each in rows[:MOST_ROWS]:
+        table.add_row(
+            str(each.destination),
+            _cell(each.request),
+            _cell(each.layer),
+            each.role or "-",
+            _cell(each.ordinal),
+            spans(each.heads) if each.heads else "-",
+            span(*each.tokens) if each.tokens else "-",
+            f"{each.nbytes:,}",
+            joined(each.first_senders) or "nobody",
+            joined(each.second_senders) or "nobody",
+            judged(each.right, names).removesuffix(" is right").removesuffix(" are right"),
+            entry or "-",
+        )
+    to.print()
+    to.print(table)
+    if len(rows) > MOST_ROWS:
+        write_lines(to, [f"and {len(rows) - MOST_ROWS} rows more; --json tells all"], style="yellow")
+
+
+def _cell(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _plain(file: str, found: Compared) -> dict[str, object]:
+    settled = found.settled
+    names = settled.open.first, settled.open.second
+    return {
+        "verdict": settled.verdict,
+        "file": file,
+        "subjects": list(names),
+        "judged": {
+            name: {
+                "verdict": verdict.outcome.value,
+                "violations": {kind.value: nbytes for kind, nbytes in verdict.counts.items()},
+                "refusals": [
+                    {"request": refusal.request, "code": refusal.code, "reason": refusal.reason}
+                    for refusal in verdict.refusals
+                ],
+            }
+            for name, verdict in found.verdicts.items()
+        },
+        "entries": {name: len(differences) for name, differences in settled.accepted.items()},
+        "differences": [plain_difference(entry, difference, names) for entry, difference in rows_of(settled)],
+        "told_of": case_id(settled.told_of) if settled.told_of is not None else None,
+    }

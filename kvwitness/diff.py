@@ -1,0 +1,51 @@
+"""Two subjects on one case: what the judge says of each plan, and what the plans differ in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from differential.ledger import Settled
+from kvwitness.errors import CannotRun
+from kvwitness.settings import Judged
+from kvwitness.trial import Trial
+from kvwitness.words import count
+from oracle.model.case import Case
+from oracle.truth.verdict import Kind, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """``verdicts``: the judge's, by subject name, in the order in which the subjects were asked for."""
+
+    settled: Settled
+    verdicts: dict[str, Verdict]
+
+
+def compare_subjects(case: Case, subjects: Sequence[str], *, padding: str = "optional") -> Compared:
+    """Plan ``case`` with two subjects and compare. Raises ``CannotRun`` where one makes no plan or is not asked."""
+    if len(subjects) != 2:
+        raise CannotRun(f"--subjects = {','.join(subjects)!r} is not possible: expected two names by comma")
+    judgement = Trial(Judged(tuple(subjects), padding=padding))(case, carry=False)
+    for name in judgement.left_out:
+        raise CannotRun(f"{name} cannot be asked: the case declares nothing for a legacy sender")
+    result = judgement.result
+    for name, verdict in result.verdicts.items():
+        if name not in result.plans:
+            raise CannotRun(f"{name} made no plan: {verdict.reason}")
+    (settled,) = judgement.settled
+    return Compared(settled, result.verdicts)
+
+
+def describe_verdict(verdict: Verdict) -> str:
+    """``right: 12 runs, 96 bytes, each in its place``, ``wrong: missing 4 bytes``."""
+    how = "rightly" if verdict else "wrongly"
+    said = [f"{how} refuses {refusal}" for refusal in verdict.refusals]
+    said += [
+        kind.value + (f" {count(nbytes, 'byte')}" if nbytes > 1 else "")
+        for kind, nbytes in verdict.counts.items()
+        if kind is not Kind.FALSE_REFUSAL
+    ]
+    if not said:
+        said = [f"{count(verdict.runs, 'run')}, {verdict.nbytes:,} bytes, each in its place"]
+    return f"{'right' if verdict else 'wrong'}: {', '.join(said)}"
