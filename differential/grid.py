@@ -152,7 +152,8 @@ class GridRow:
 
     ``served`` and ``refused`` (by code, or the manager's own reason) are counts by subject, ``compared``
     counts by pair of subjects of ``identical``, ``accepted`` and ``different``; ``accepted`` counts cells
-    by ledger entry, ``not_run`` by reason. ``failures``: cells with a difference or a failed verdict
+    by ledger entry, pair by pair, ``not_run`` by reason, ``left_out`` by subject that was not asked, since the kind
+    declares nothing for it. ``failures``: cells with a difference or a failed verdict
     that the ledger does not cover.
     """
 
@@ -161,8 +162,9 @@ class GridRow:
     served: Counter[str] = field(default_factory=Counter)
     refused: dict[str, Counter[str]] = field(default_factory=dict)
     compared: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
-    accepted: Counter[str] = field(default_factory=Counter)
+    accepted: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
     not_run: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[GridCell, Checked]] = field(default_factory=list)
 
     def add(self, cell: GridCell, subjects: Sequence[Subject]) -> None:
@@ -176,6 +178,7 @@ class GridRow:
                 self.refused.setdefault(subject.name, Counter())[cell.refused] += 1
             return
         checked = check_case(cell.case, subjects)
+        self.left_out.update(checked.left_out)
         for name, verdict in checked.result.verdicts.items():
             code = _refusal_of_all(cell.case, verdict)
             if code:
@@ -185,7 +188,7 @@ class GridRow:
         for settled in checked.settled:
             pair = settled.open.first, settled.open.second
             self.compared.setdefault(pair, Counter())[settled.verdict] += 1
-            self.accepted.update(settled.accepted.keys())
+            self.accepted.setdefault(pair, Counter()).update(settled.accepted.keys())
         if not checked.passed:
             self.failures.append((cell, checked))
 
@@ -224,6 +227,10 @@ class GridReport:
                 continue
             found.append(f"{row.manager}: {row.cells} cells")
             for name in self.subjects:
+                if row.left_out[name]:
+                    found.append(f"  {name}: {row.left_out[name]} not run (nothing is declared for it)")
+                if row.left_out[name] == row.cells - sum(row.not_run.values()):
+                    continue
                 refused = row.refused.get(name, Counter())
                 why = "; ".join(f"{count} {code}" for code, count in sorted(refused.items()))
                 why = f" ({why})" if why else ""
@@ -233,7 +240,8 @@ class GridReport:
                     f"  {first} and {second}: {counts['identical']} identical, {counts['accepted']} accepted, "
                     f"{counts['different']} different"
                 )
-            found += [f"    accepted in {count} cells: {name}" for name, count in sorted(row.accepted.items())]
+                known = sorted(row.accepted[first, second].items())
+                found += [f"    accepted in {count} cells: {name}" for name, count in known]
             found += [f"  fails: {cell}" for cell, _ in row.failures]
         return tuple(found)
 

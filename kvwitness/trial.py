@@ -13,7 +13,15 @@ from differential.engines import find_engine
 from differential.engines.protocol import Engine
 from differential.faults import find_fault
 from differential.faults.minimum import size_of
-from differential.ledger import Settled, check_case, check_witnesses, compare_plans, covers_verdict, entries
+from differential.ledger import (
+    Settled,
+    asked_of,
+    check_case,
+    check_witnesses,
+    compare_plans,
+    covers_verdict,
+    is_legacy,
+)
 from differential.runner import CaseResult, run_case
 from differential.subjects.protocol import Subject
 from differential.subjects.registry import find_subject
@@ -191,18 +199,11 @@ class Trial:
         return None
 
     def _judge(self, case: Case, carry: bool) -> Judgement:
-        asked, left_out = self._asked(case)
+        asked, left_out = asked_of(case, self.bases)
         result = self._run(case, asked, carry)
         with _keeping(case):
             settled = compare_plans(result, asked)
         return Judgement(case, result, self._failure(result, settled), settled, left_out)
-
-    def _asked(self, case: Case) -> tuple[list[Subject], tuple[str, ...]]:
-        """The subjects to ask, and those that there is no rule for: of a case without a legacy declaration."""
-        asked = self.bases if case.native is not None else [each for each in self.bases if not is_legacy(each.name)]
-        if not asked or len(asked) == len(self.bases):
-            return self.bases, ()
-        return asked, tuple(subject.name for subject in self.bases if subject not in asked)
 
     def _failure(self, result: CaseResult, settled: tuple[Settled, ...]) -> Failure | None:
         """What fails or differs first and is not known."""
@@ -257,11 +258,6 @@ def _keeping(case: Case) -> Iterator[None]:
     except Exception as error:
         error.add_note(f"while this case was judged:\n{encode(case)}")
         raise
-
-
-def is_legacy(name: str) -> bool:
-    """Whether the ledger knows differences of this subject: it judges by rules that a case must declare."""
-    return any(entry.is_about(REFERENCE, name) for entry in entries())
 
 
 def is_refused(result: CaseResult) -> bool:

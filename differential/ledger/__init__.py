@@ -12,11 +12,11 @@ each differing byte, or a refusal code with the cases in which it is due.
 
 from __future__ import annotations
 
-from differential.ledger.check import Checked, check_case, compare_plans
+from differential.ledger.check import Checked, asked_of, check_case, compare_plans
 from differential.ledger.entry import Bytes, Entry, Refuses
 from differential.ledger.evidence import Stale, check_witnesses, read_witness, write_witness
 from differential.ledger.settle import Settled, covers_verdict, settle, unexplained
-from differential.ledger.shelf import entries, find_entry, to_look_at
+from differential.ledger.shelf import entries, find_entry, is_legacy, to_look_at
 
 __all__ = [
     "Bytes",
@@ -25,12 +25,14 @@ __all__ = [
     "Refuses",
     "Settled",
     "Stale",
+    "asked_of",
     "check_case",
     "check_witnesses",
     "compare_plans",
     "covers_verdict",
     "entries",
     "find_entry",
+    "is_legacy",
     "read_witness",
     "settle",
     "to_look_at",

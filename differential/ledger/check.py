@@ -9,7 +9,9 @@ from itertools import combinations
 from differential.compare import Comparison, compare
 from differential.compare.large import compare_outlines, covers_outline, is_large, small_sibling
 from differential.engines.protocol import Engine
+from differential.ledger.entry import MAPPING
 from differential.ledger.settle import Settled, covers_verdict, settle
+from differential.ledger.shelf import is_legacy
 from differential.managers.tables import gather_facts
 from differential.runner import CaseResult, Outcome, Padding, Verdict, run_case
 from differential.subjects.protocol import Subject
@@ -18,10 +20,14 @@ from oracle.model.case import Case
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """``result`` has the verdicts, ``settled`` the comparison of every two subjects that made a plan."""
+    """``result`` has the verdicts, ``settled`` the comparison of every two subjects that made a plan.
+
+    ``left_out``: subjects that were not asked, see :func:`asked_of`.
+    """
 
     result: CaseResult
     settled: tuple[Settled, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def open(self) -> tuple[Comparison, ...]:
@@ -60,16 +66,33 @@ def check_case(
     Plans of large memory are compared without naming bytes. Where such plans differ, the bytes are
     told of a case of the same instances whose memory is small (``Settled.told_of``), planned anew.
     """
-    result = run_case(case, subjects, engine=engine, padding=padding)
-    return Checked(result, compare_plans(result, subjects))
+    asked, left_out = asked_of(case, subjects)
+    result = run_case(case, asked, engine=engine, padding=padding)
+    return Checked(result, compare_plans(result, asked), left_out)
+
+
+def asked_of(case: Case, subjects: Sequence[Subject]) -> tuple[list[Subject], tuple[str, ...]]:
+    """Subjects to ask, and names of those to leave out: legacy ones, of a case that declares nothing for them.
+
+    Where nobody else is there, they are asked all the same, and refuse.
+    """
+    asked = [each for each in subjects if case.native is not None or not is_legacy(each.name)]
+    if not asked:
+        return list(subjects), ()
+    return asked, tuple(each.name for each in subjects if each not in asked)
 
 
 def compare_plans(result: CaseResult, subjects: Sequence[Subject]) -> tuple[Settled, ...]:
-    """Every two plans of ``result`` compared. A subject whose plan is that of an earlier one shares its known ones."""
+    """Every two plans of ``result`` compared.
+
+    A subject that plans as another one does shares the known differences of that one, and two subjects
+    differ in known ways where both differ from the mapping in known ways alone.
+    """
     by_name = {subject.name: subject for subject in subjects}
     same_as = {name: result.alike.get(name, name) for name in result.plans}
     found: dict[tuple[str, str], Settled] = {}
-    for names in combinations(result.plans, 2):
+    pairs = list(combinations(result.plans, 2))
+    for names in sorted(pairs, key=lambda names: MAPPING not in names):
         standing = same_as[names[0]], same_as[names[1]]
         if standing[0] == standing[1]:
             found[names] = Settled({}, Comparison(*names))
@@ -78,10 +101,21 @@ def compare_plans(result: CaseResult, subjects: Sequence[Subject]) -> tuple[Sett
         elif standing[::-1] in found:
             found[names] = found[standing[::-1]].exchanged().of(*names)
         else:
-            found[names] = _settled(result, by_name[names[0]], by_name[names[1]])
-            if found[names].identical:
+            settled = _settled(result, by_name[names[0]], by_name[names[1]])
+            if settled.identical:
                 same_as[names[1]] = standing[0]
-    return tuple(found.values())
+            found[names] = settled if settled.open.identical else _through_mapping(settled, names, found)
+    return tuple(found[names] for names in pairs)
+
+
+def _through_mapping(settled: Settled, names: tuple[str, str], found: dict[tuple[str, str], Settled]) -> Settled:
+    """What is open between two subjects is known if each differs from the mapping in known ways alone."""
+    both = [found.get((MAPPING, name)) or found.get((name, MAPPING)) for name in names]
+    known = {entry for each in both if each is not None for entry in each.accepted}
+    if not known or not all(each is not None and each.open.identical for each in both):
+        return settled
+    accepted = dict.fromkeys(sorted(known), settled.open.differences) | settled.accepted
+    return replace(settled, accepted=accepted, open=Comparison(*names))
 
 
 def _settled(result: CaseResult, one: Subject, other: Subject) -> Settled:

@@ -38,3 +38,8 @@ def find_entry(name: str) -> Entry:
 def to_look_at(today: date) -> tuple[Entry, ...]:
     """Entries whose date to look again has come: a warning, no failure."""
     return tuple(entry for entry in entries() if entry.look_again <= today)
+
+
+def is_legacy(name: str) -> bool:
+    """Whether the ledger knows differences of the subject ``name``: it then goes by rules that a case must declare."""
+    return any(name in entry.second for entry in entries())

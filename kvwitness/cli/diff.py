@@ -11,7 +11,7 @@ from rich.table import Table
 
 from differential.compare import ByteDifference
 from differential.ledger import find_entry
-from kvwitness.cli.options import load_named, split_names
+from kvwitness.cli.options import load_named, split_subjects
 from kvwitness.cli.output import console, write_lines, write_text
 from kvwitness.cli.status import PASS, VIOLATIONS
 from kvwitness.diff import Compared, compare_subjects, describe_verdict
@@ -53,7 +53,7 @@ def command(file: str, subjects: str | None, padding: str | None, as_json: bool)
     """
     witness = load_named(file)
     meta = witness.meta or Meta()
-    names = split_names("--subjects", subjects) if subjects is not None else _default(meta)
+    names = split_subjects(subjects) if subjects is not None else _default(meta)
     found = compare_subjects(witness.case, names, padding=padding or meta.padding)
     if as_json:
         print(json.dumps(_plain(file, found)))

@@ -5,14 +5,29 @@ from __future__ import annotations
 import os
 import secrets
 
+from differential.subjects.registry import known_subjects
 from kvwitness.errors import CannotRun
 from kvwitness.witness import Witness, load
 from oracle.model.errors import InvalidCase
 
 
+def split_subjects(text: str) -> tuple[str, ...]:
+    """Subjects by comma, of which ``native:suffix,no-helix`` is a single one."""
+    names: list[str] = []
+    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+        if names and names[-1].startswith("native:") and ":" not in piece and piece not in known_subjects():
+            names[-1] += f",{piece}"
+        else:
+            names.append(piece)
+    return _distinct("--subjects", text, tuple(names))
+
+
 def split_names(option: str, text: str) -> tuple[str, ...]:
     """Names by comma; each at least once, none twice."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    return _distinct(option, text, tuple(name.strip() for name in text.split(",") if name.strip()))
+
+
+def _distinct(option: str, text: str, names: tuple[str, ...]) -> tuple[str, ...]:
     if not names:
         raise CannotRun(f"{option} = {text!r} is not possible: expected at least one name")
     if len(set(names)) < len(names):

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from kvwitness.cli.options import load_named, split_names
+from kvwitness.cli.options import load_named, split_subjects
 from kvwitness.cli.output import console, write_lines
 from kvwitness.replay import Answer, Replay, replay
 from kvwitness.witness import Witness
@@ -42,7 +42,7 @@ def command(
     witness = load_named(file)
     found = replay(
         witness,
-        subjects=split_names("--subjects", subjects) if subjects is not None else (),
+        subjects=split_subjects(subjects) if subjects is not None else (),
         fault="" if fault == "none" else fault,
         engine=engine or "",
         device=device or "",

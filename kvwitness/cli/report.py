@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Protocol
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from kvwitness.cli.output import write_lines, write_text
-from kvwitness.search import Finding, Report
+from kvwitness.search import Report
 from kvwitness.tally import Compared, Spread, Tally
+from kvwitness.trial import Failure
 from kvwitness.words import count, in_bytes, in_seconds, joined, short
 from strategies.scope import describe
 
@@ -25,7 +29,7 @@ STYLES = {"pass": "bold green", "fail": "bold red", "not run": "bold yellow"}
 def tell_report(to: Console, report: Report) -> None:
     """What failed first, then what was judged, then the verdict."""
     for finding in report.findings:
-        _tell_finding(to, finding)
+        tell_failure(to, finding, f"found in {finding.where}, shrunk")
     tell_stale(to, report.stale)
     to.print()
     _tell_bounds(to, report)
@@ -43,14 +47,23 @@ def tell_report(to: Console, report: Report) -> None:
     write_text(to, _closing(report), style=STYLES[report.verdict])
 
 
-def _tell_finding(to: Console, finding: Finding) -> None:
+class Found(Protocol):
+    """A failure and where its shrunk case was written."""
+
+    failure: Failure
+    path: Path
+    argument: tuple[str, ...]
+
+
+def tell_failure(to: Console, found: Found, where: str) -> None:
+    """One failure: what, where it was found, why it fails, and the line that replays it."""
     to.print()
-    write_text(to, f"FAIL {finding.failure}", style="bold red")
-    write_text(to, f"found in {finding.where}, shrunk; the witness is {finding.path}", indent=2, hang=2)
-    write_lines(to, [f"  {line}" for line in finding.argument])
-    write_lines(to, [f"  replay it: kvwitness replay {finding.path}"], style="bold")
-    if finding.failure.stage == "comparison":
-        write_lines(to, [f"  in full:   kvwitness diff {finding.path}"])
+    write_text(to, f"FAIL {found.failure}", style="bold red")
+    write_text(to, f"{where}; the witness is {found.path}", indent=2, hang=2)
+    write_lines(to, [f"  {line}" for line in found.argument])
+    write_lines(to, [f"  replay it: kvwitness replay {found.path}"], style="bold")
+    if found.failure.stage == "comparison":
+        write_lines(to, [f"  in full:   kvwitness diff {found.path}"])
 
 
 def tell_stale(to: Console, stale: list[str]) -> None:

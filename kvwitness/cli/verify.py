@@ -8,7 +8,8 @@ import click
 from click.core import ParameterSource
 
 from kvwitness.cli.deployment import run_deployment
-from kvwitness.cli.options import cores, read_seed, split_names
+from kvwitness.cli.grid import run_the_grid
+from kvwitness.cli.options import cores, read_seed, split_names, split_subjects
 from kvwitness.cli.output import console
 from kvwitness.cli.progress import watcher
 from kvwitness.cli.report import as_json, tell_report
@@ -23,6 +24,7 @@ EXAMPLES = 4000
 OUT = "witnesses"
 
 OF_A_SEARCH = ("kind_names", "examples", "seconds", "scope", "seed", "jobs")
+OF_NO_GRID = ("examples", "seconds", "scope", "seed", "jobs", "fault", "engine", "device")
 OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "layout")
 
 
@@ -54,6 +56,9 @@ OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "layou
 @click.option("--jobs", type=int, help="Processes; default: all cores. They do not change which cases are judged.")
 @click.option("--out", default=OUT, show_default=True, metavar="DIR", help="Where witnesses are written.")
 @click.option("--json", "as_object", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option(
+    "--grid", type=click.Choice(["upstream"]), help="Judge this grid of managers and splits instead of random cases."
+)
 @click.option("--model", metavar="NAME|FILE", help="Judge one deployment of this model instead of random cases.")
 @click.option("--context", default="", metavar="SPLIT", help="How the sender is split: tp=4,pp=2,cp=1,dp=on.")
 @click.option("--generation", default="", metavar="SPLIT", help="How the receiver is split.")
@@ -76,6 +81,7 @@ def command(
     jobs: int | None,
     out: str,
     as_object: bool,
+    grid: str | None,
     model: str | None,
     context: str,
     generation: str,
@@ -89,12 +95,16 @@ def command(
     a witness under --out, and printed with its argument and the one line that replays it. With --model,
     one deployment is judged instead.
     """
-    judged = Judged(split_names("--subjects", subjects), engine, device, fault, padding)
+    judged = Judged(split_subjects(subjects), engine, device, fault, padding)
     given = {name for name in here.params if here.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     if model is not None:
-        _refuse(given, OF_A_SEARCH, "--model judges one deployment")
+        _refuse(given, (*OF_A_SEARCH, "grid"), "--model judges one deployment")
         wanted = Deployment(model, context, generation, prompt, tokens_per_block, layout)
         return run_deployment(wanted, judged, out, as_object)
+    if grid is not None:
+        _refuse(given, OF_NO_GRID, "--grid judges its own cases")
+        chosen = None if kind_names is None else split_names("--kinds", kind_names)
+        return run_the_grid(judged, chosen, out, as_object)
     _refuse(given, OF_A_DEPLOYMENT, "without --model there is no deployment")
     if seconds is not None and not seconds > 0:
         raise CannotRun(f"--time = {seconds:g} is not possible: expected seconds above 0")

@@ -1,0 +1,145 @@
+"""``kvwitness verify --grid``: what became of the grid, in words and a table, or as a JSON object."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from differential.grid import GridRow
+from kvwitness.cli.output import console, write_text
+from kvwitness.cli.progress import watcher
+from kvwitness.cli.report import STYLES, plain_compared, tell_failure, tell_stale
+from kvwitness.cli.status import COULD_NOT_RUN, PASS, VIOLATIONS
+from kvwitness.grid import GridOutcome, judge_grid
+from kvwitness.settings import Judged
+from kvwitness.tally import Compared
+from kvwitness.words import count, joined
+
+VERDICTS = ("identical", "accepted", "different")
+
+
+def run_the_grid(judged: Judged, kinds: tuple[str, ...] | None, out: str, as_object: bool) -> int:
+    """Judge the grid, tell what became of it and return the exit status."""
+    outcome = judge_grid(judged, kinds, out, watcher())
+    if as_object:
+        print(json.dumps(_plain(outcome)))
+    else:
+        _tell(console(), outcome)
+    return {"pass": PASS, "fail": VIOLATIONS, "not run": COULD_NOT_RUN}[outcome.verdict]
+
+
+def _tell(to: Console, outcome: GridOutcome) -> None:
+    for finding in outcome.findings:
+        tell_failure(to, finding, f"found in {finding.cell}, shrunk")
+    tell_stale(to, outcome.stale)
+    to.print()
+    write_text(
+        to, f"grid upstream: 16 managers, 7 context and 9 generation splits; judged: {joined(outcome.judged.subjects)}"
+    )
+    to.print()
+    table = _table(outcome)
+    if to.measure(table, options=to.options.update(max_width=10 * to.width)).maximum <= to.width:
+        to.print(table)
+    else:
+        told = tuple(f"{manager}: " for manager in outcome.not_run)
+        for line in outcome.report.lines():
+            if line.startswith(told):
+                continue  # told below
+            indent = len(line) - len(line.lstrip())
+            write_text(to, line.strip(), indent=indent, hang=2)
+    not_run = outcome.not_run
+    if not_run:
+        to.print()
+        write_text(to, "not run:", style="yellow")
+        for manager, why in not_run.items():
+            write_text(to, f"{manager} ({why})", indent=2, hang=2, style="yellow")
+    to.print()
+    for note in outcome.notes:
+        write_text(to, note, style="yellow")
+    ran = [row for row in outcome.report.rows if row.manager not in not_run]
+    cells = sum(row.cells for row in ran)
+    what = f"{count(cells, 'cell')} of {count(len(ran), 'manager')}"
+    rest = f"; {count(len(not_run), 'manager')} not run" if not_run else ""
+    failed = f"{count(len(outcome.report.failures), 'failing cell')} in " if outcome.verdict == "fail" else ""
+    write_text(to, f"{outcome.verdict}: {failed}{what}{rest}", style=STYLES[outcome.verdict])
+
+
+def _table(outcome: GridOutcome) -> Table:
+    subjects = outcome.report.subjects
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    table.add_column("manager", no_wrap=True)
+    for name in ("cells", *(f"{subject}\n{what}" for subject in subjects for what in ("served", "refused"))):
+        table.add_column(name, justify="right", no_wrap=True)
+    pairs = list(dict.fromkeys(names for row in outcome.report.rows for names in row.compared))
+    for names in pairs:
+        for verdict in VERDICTS:
+            name = verdict if len(pairs) == 1 else "\n".join((*names, verdict))
+            table.add_column(name, justify="right", no_wrap=True)
+    for row in outcome.report.rows:
+        if row.manager in outcome.not_run:
+            continue
+        cells = [f"{row.cells:,}"]
+        for subject in subjects:
+            cells += [f"{row.served[subject]:,}", f"{row.refused.get(subject, Counter()).total():,}"]
+        for names in pairs:
+            counts = row.compared.get(names, Counter())
+            cells += [f"{counts[verdict]:,}" for verdict in VERDICTS]
+        table.add_row(row.manager, *cells)
+        for line in _reasons(row, subjects):
+            table.add_row(Text(f"  {line}", style="dim"))
+    return table
+
+
+def _reasons(row: GridRow, subjects: tuple[str, ...]) -> list[str]:
+    found = []
+    for subject in subjects:
+        if row.left_out[subject]:
+            found.append(f"{subject} not run in {row.left_out[subject]}: nothing is declared for it")
+        for code, cells in sorted(row.refused.get(subject, Counter()).items()):
+            found.append(f"{subject} refuses {cells}: {code}")
+    for names, entries in row.accepted.items():
+        found += [f"{' and '.join(names)} accepted {cells}: {name}" for name, cells in sorted(entries.items())]
+    return found + [f"fails: {cell.context} → {cell.generation}" for cell, _ in row.failures]
+
+
+def _plain(outcome: GridOutcome) -> dict[str, object]:
+    together: dict[tuple[str, str], Compared] = {}
+    for row in outcome.report.rows:
+        for names, compared in _compared(row).items():
+            together.setdefault(names, Compared()).merge(compared)
+    return {
+        "verdict": outcome.verdict,
+        "grid": "upstream",
+        "judged": list(outcome.report.subjects),
+        "cells": sum(row.cells - row.not_run.total() for row in outcome.report.rows),
+        "subjects": plain_compared(together),
+        "managers": {row.manager: _plain_row(row, outcome) for row in outcome.report.rows},
+        "not_run": outcome.not_run,
+        "stale": outcome.stale,
+        "witnesses": [str(finding.path) for finding in outcome.findings],
+        "notes": outcome.notes,
+    }
+
+
+def _plain_row(row: GridRow, outcome: GridOutcome) -> dict[str, object]:
+    return {
+        "cells": row.cells,
+        "served": {name: row.served[name] for name in outcome.report.subjects},
+        "refused": {name: dict(row.refused.get(name, Counter())) for name in outcome.report.subjects},
+        "subjects": plain_compared(_compared(row)),
+        "not_run": dict(row.not_run),
+        "left_out": dict(row.left_out),
+        "failures": [str(cell) for cell, _ in row.failures],
+    }
+
+
+def _compared(row: GridRow) -> dict[tuple[str, str], Compared]:
+    return {
+        names: Compared(*(counts[verdict] for verdict in VERDICTS), row.accepted[names])
+        for names, counts in row.compared.items()
+    }
