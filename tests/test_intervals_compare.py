@@ -142,3 +142,13 @@ def test_what_is_written_to_a_refused_request_is_told_as_its_own() -> None:
         verdict = agreed(case, replace(plan, segments=(segment, astray)), padding, election)
         assert verdict.counts == {Kind.STRAY: 4}
         assert [violation.request for violation in verdict.violations] == [0]
+
+
+def test_another_requests_block_of_the_same_number_makes_no_holder() -> None:
+    lists = ((-1, 2), (3, 4))
+    tables = tuple(SlotList("context", 0, "kv", number, slots) for number, slots in enumerate(lists))
+    case = case_of("key @ 0 : T D(2) ; 8", prompts=[4, 4], tables=tables)
+    verdict = agreed(case, Writes(), "optional", "own")
+    assert verdict.counts == {Kind.MISSING: 16}
+    found = {(violation.request, violation.ordinal): violation.holders for violation in verdict.violations}
+    assert found == {(0, 0): (), (0, 1): (0,), (1, 0): (0,), (1, 1): (0,)}
