@@ -47,5 +47,5 @@ def describe_verdict(verdict: Verdict) -> str:
         if kind is not Kind.FALSE_REFUSAL
     ]
     if not said:
-        said = [f"{count(verdict.runs, 'run')}, {verdict.nbytes:,} bytes, each in its place"]
+        said = [f"{count(verdict.runs, 'run')}, {count(verdict.nbytes, 'byte')}, each in its place"]
     return f"{'right' if verdict else 'wrong'}: {', '.join(said)}"

@@ -138,7 +138,8 @@ class Gathered:
                 told.append(f"{word}{'s' * (len(numbers) > 1)} {spans(numbers)}")
         tokens = [each.tokens for each in self.differences if each.tokens is not None]
         if tokens:
-            told.append(f"tokens {span(min(low for low, _ in tokens), max(high for _, high in tokens))}")
+            low, high = min(low for low, _ in tokens), max(high for _, high in tokens)
+            told.append(f"token{'s' * (low < high)} {span(low, high)}")
         return ", ".join(told)
 
 

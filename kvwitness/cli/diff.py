@@ -12,7 +12,7 @@ from rich.table import Table
 from differential.compare import ByteDifference
 from differential.ledger import find_entry
 from kvwitness.cli.options import load_named, split_subjects
-from kvwitness.cli.output import console, write_lines, write_text
+from kvwitness.cli.output import console, fits, write_lines, write_text
 from kvwitness.cli.status import PASS, VIOLATIONS
 from kvwitness.diff import Compared, compare_subjects, describe_verdict
 from kvwitness.difference import (
@@ -33,9 +33,6 @@ from oracle.model.codec import case_id
 MOST_SENTENCES = 30
 MOST_ROWS = 60
 """What is told of a large difference; --json tells all of it."""
-
-TABLE_WIDTH = 96
-"""Columns below which there is no table."""
 
 STYLES = {"identical": "bold green", "accepted": "bold green", "different": "bold red"}
 
@@ -96,7 +93,7 @@ def _tell(to: Console, file: str, witness: Witness, found: Compared) -> None:
 
 def _tell_table(to: Console, found: Compared) -> None:
     rows = [(entry, each) for entry, each in rows_of(found.settled) if isinstance(each, ByteDifference)]
-    if not rows or to.width < TABLE_WIDTH:
+    if not rows:
         return
     names = found.settled.open.first, found.settled.open.second
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
@@ -119,6 +116,8 @@ def _tell_table(to: Console, found: Compared) -> None:
             judged(each.right, names).removesuffix(" is right").removesuffix(" are right"),
             entry or "-",
         )
+    if not fits(to, table):
+        return  # the sentences say the same
     to.print()
     to.print(table)
     if len(rows) > MOST_ROWS:

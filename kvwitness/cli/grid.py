@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from differential.grid import GridRow
-from kvwitness.cli.output import console, write_text
+from kvwitness.cli.output import console, fits, write_text
 from kvwitness.cli.progress import watcher
 from kvwitness.cli.report import STYLES, plain_compared, tell_failure, tell_stale
 from kvwitness.cli.status import COULD_NOT_RUN, PASS, VIOLATIONS
@@ -43,7 +43,7 @@ def _tell(to: Console, outcome: GridOutcome) -> None:
     )
     to.print()
     table = _table(outcome)
-    if to.measure(table, options=to.options.update(max_width=10 * to.width)).maximum <= to.width:
+    if fits(to, table):
         to.print(table)
     else:
         told = tuple(f"{manager}: " for manager in outcome.not_run)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 WIDTH_OF_LOGS = 120
@@ -41,3 +42,9 @@ def write_text(to: Console, text: str, *, indent: int = 0, hang: int = 0, style:
     for number, row in enumerate(rows):
         row.rstrip()
         to.print(Text(" " * (indent + (hang if number else 0))) + row, soft_wrap=True)
+
+
+def fits(to: Console, table: Table) -> bool:
+    """Whether a table can be printed without breaking or cutting a cell."""
+    wide = to.options.update(max_width=100 * WIDTH_OF_LOGS)
+    return to.measure(table, options=wide).maximum <= to.width

@@ -34,11 +34,11 @@ def _found_by(meta: Meta) -> str:
 
 def _failure(witness: Witness, meta: Meta) -> list[str]:
     """What failed when the witness was written, and what the judge says now."""
-    who = meta.subject or "mapping"
+    who = " and ".join(filter(None, (meta.subject or "mapping", meta.other)))
     planted = f" with the planted fault {meta.fault}" if meta.fault else ""
-    stage = "in the memory that the engine left" if meta.stage == "memory" else "in the plan"
+    stage = {"memory": " in the memory that the engine left", "plan": " in the plan"}.get(meta.stage, "")
     lines = [
-        f"found       {who}{planted}: {', '.join(meta.kinds)} {stage}" if meta.kinds else f"found       by {meta.test}"
+        f"found       {who}{planted}: {', '.join(meta.kinds)}{stage}" if meta.kinds else f"found       by {meta.test}"
     ]
     lines += [f"  derived otherwise than then: {sentence}" for sentence in witness.unpinned()]
     try:

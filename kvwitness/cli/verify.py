@@ -103,6 +103,7 @@ def command(
         return run_deployment(wanted, judged, out, as_object)
     if grid is not None:
         _refuse(given, OF_NO_GRID, "--grid judges its own cases")
+        _refuse(given, OF_A_DEPLOYMENT, "without --model there is no deployment")
         chosen = None if kind_names is None else split_names("--kinds", kind_names)
         return run_the_grid(judged, chosen, out, as_object)
     _refuse(given, OF_A_DEPLOYMENT, "without --model there is no deployment")
