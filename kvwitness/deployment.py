@@ -24,7 +24,7 @@ from strategies.deployments import deployment
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What to judge. ``model``: a published model's name, or the path of a file. Sides are texts as ``tp=4,pp=2``."""
+    """What to judge. ``model``: a published model's name, or the path of a file. Sides: texts as ``tp=4,dp=on@2``."""
 
     model: str
     context: str = ""
@@ -121,9 +121,11 @@ def build(wanted: Deployment) -> Case:
         model, native = read_model(wanted.model)
     layouts = read_layout(wanted.layout)
     sides = {}
+    on_rank = {}
     for side in SIDES:
         sides[side] = {"layout": layouts[side], **read_side(f"--{side}", getattr(wanted, side))}
         sides[side]["layout"] = sides[side]["layout"].upper()
+        on_rank[side] = _take_rank(f"--{side}", sides[side])
     case = deployment(
         model,
         sides["context"],
@@ -132,7 +134,21 @@ def build(wanted: Deployment) -> Case:
         tokens_per_block=wanted.tokens_per_block,
         native=native,
     )
+    if any(on_rank.values()):
+        request = replace(case.requests[0], context_dp=on_rank["context"], generation_dp=on_rank["generation"])
+        case = replace(case, requests=(request,))
     return with_tight_pools(case)
+
+
+def _take_rank(option: str, side: dict[str, str]) -> int:
+    """The attention data-parallel rank that the request is on, taken out of ``dp=on@RANK``; 0 where none is given."""
+    switch, at, rank = side.get("dp", "").partition("@")
+    if not at:
+        return 0
+    if switch.lower() != "on" or not rank.isdecimal():
+        raise InvalidCase(f"{option} dp", side["dp"], "expected on, off, or on@3 for a request on rank 3")
+    side["dp"] = switch
+    return int(rank)
 
 
 def with_tight_pools(case: Case) -> Case:
