@@ -217,8 +217,8 @@ def _judge(wanted: Deployment) -> TableRow:
 
 
 def _judge_all(wanted: Sequence[Deployment], judged: Judged, jobs: int) -> Iterator[TableRow]:
-    trial = Trial(judged)  # says what cannot run, which a worker cannot
     if jobs == 1:
+        trial = Trial(judged)
         yield from (judge_row(each, trial) for each in wanted)
         return
     try:

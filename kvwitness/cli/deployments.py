@@ -17,6 +17,7 @@ from kvwitness.cli.status import PASS, VIOLATIONS
 from kvwitness.deployments import TableRow, deployments_of, judge_table, model_names, render
 from kvwitness.errors import CannotRun
 from kvwitness.settings import Judged
+from kvwitness.trial import Trial
 from kvwitness.witness import check_writable
 from oracle.model.errors import require_whole
 from strategies.kinds import find_model
@@ -39,6 +40,7 @@ def command(names: str | None, subjects: str, jobs: int | None, out: str | None,
     if out is not None:
         check_writable(Path(out).parent)
     judged = Judged(split_subjects(subjects))
+    Trial(judged)  # what cannot run as asked is said before anything does
     progress = watcher()
     progress.begin("deployments", sum(1 for name in chosen for _ in deployments_of(name)), "cases")
     rows: list[TableRow] = []
