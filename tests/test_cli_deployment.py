@@ -22,7 +22,8 @@ BYTES_A_TOKEN = 80 * 2 * 8 * 128 * 2
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.setenv("COLUMNS", "120")
     return Shell(capsys)
 
 

@@ -142,13 +142,20 @@ def copy(writes: Writes, source: Memory, destination: Memory) -> None:
 def in_the_middle(first: Case, case: Case) -> Case:
     """``case`` with its context side lying where ``first`` has its generation side."""
     layout = lay_out(first, "generation")
-    slots = tuple(
-        SlotList("context", rank, case.model.groups[layer_group].name, request, tuple(row.tolist()))
-        for rank, lists in enumerate(layout.slots)
-        for layer_group, rows in lists.items()
-        for request, row in enumerate(rows)
+    topology = case.context.topology
+    slots = []
+    for rank in topology.ranks():
+        for layer_group, rows in layout.slots[rank.number].items():
+            group = case.model.groups[layer_group]
+            for request, row in enumerate(rows):
+                if topology.attention_dp and case.requests[request].context_dp != rank.tp:
+                    continue
+                own = range(rank.cp, len(row), topology.cp) if group.is_paged else range(len(row))
+                listed = tuple(int(row[ordinal]) if ordinal in own else -1 for ordinal in range(len(row)))
+                slots.append(SlotList("context", rank.number, group.name, request, listed))
+    return replace(
+        case, context=replace(case.context, page_tables=tuple(enumerate(layout.tables))), tables=tuple(slots)
     )
-    return replace(case, context=replace(case.context, page_tables=tuple(enumerate(layout.tables))), tables=slots)
 
 
 @few(max_examples=80)
