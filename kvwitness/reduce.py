@@ -39,13 +39,13 @@ def reduce_case(case: Case, still_fails: Callable[[Case], bool], *, seconds: flo
                 if smaller in tried:
                     continue
                 tried.add(smaller)
-                if _exists(smaller) and still_fails(smaller):
+                if exists(smaller) and still_fails(smaller):
                     case, moved = smaller, True
                     break
     return case
 
 
-def _exists(case: Case) -> bool:
+def exists(case: Case) -> bool:
     try:
         return all(lay_out(case, side) is not None for side in SIDES)
     except InvalidCase:
@@ -132,10 +132,10 @@ def _fewer_layers(case: Case) -> Iterator[Case]:
     if _is_explicit(case) or case.model.draft:
         return
     for layers in _halved(case.model.layers, 1):
-        yield from _made(lambda n=layers: _with_layers(case, n))
+        yield from _made(lambda n=layers: with_layers(case, n))
 
 
-def _with_layers(case: Case, layers: int) -> Case:
+def with_layers(case: Case, layers: int) -> Case:
     groups = []
     for group in case.model.groups:
         buffers = tuple(

@@ -28,13 +28,17 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The answer, one sentence that says it, and the lines behind it. ``unpinned`` is said whatever the answer."""
+    """The answer, one sentence that says it, and the lines behind it. ``unpinned`` is said whatever the answer.
+
+    ``trial`` judged it, so that others can be judged alike.
+    """
 
     answer: Answer
     sentence: str
     lines: tuple[str, ...] = ()
     judgement: Judgement | None = None
     unpinned: tuple[str, ...] = ()
+    trial: Trial | None = None
 
 
 def replay(
@@ -58,12 +62,11 @@ def replay(
     base = trial.without_fault(witness.case) if judged.fault else judgement
     if judgement.failure is None and base.failure is not None:
         sentence = f"fails without the planted fault {judged.fault!r}, which proves nothing here: {base.failure}"
-        return Replay(Answer.FAILS, sentence, argument_of(base), base, unpinned)
+        return Replay(Answer.FAILS, sentence, argument_of(base), base, unpinned, Trial(replace(judged, fault="")))
     if judgement.failure is not None:
         sentence = f"still fails: {judgement.failure}" if meta.kinds else f"fails: {judgement.failure}"
-        return Replay(
-            Answer.FAILS, sentence + _otherwise(meta, judgement.failure), argument_of(judgement), judgement, unpinned
-        )
+        sentence += _otherwise(meta, judgement.failure)
+        return Replay(Answer.FAILS, sentence, argument_of(judgement), judgement, unpinned, trial)
     refusals = tuple(_refusals(judgement))
     if refusals and not _must_refuse(witness.case):
         return Replay(Answer.CANNOT_TELL, "cannot tell: refused", refusals, judgement, unpinned)
