@@ -90,6 +90,47 @@ def test_the_planted_fault_fails_as_it_says(shell: Shell, tmp_path: Path, monkey
     assert f"$ kvwitness show {witness}" in README
 
 
+def test_show_shows_the_block_as_it_says(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    first, *_ = block_with("$ kvwitness verify --scope none --fault").splitlines()
+    shell(*first.removeprefix("$ kvwitness ").split())
+    show, *shown = block_with("$ kvwitness show").splitlines()
+    said = shell(*show.removeprefix("$ kvwitness ").split())
+    assert said.status == 0
+    assert [line.rstrip() for line in said.out.splitlines()] == shown
+
+
+def test_the_difference_is_told_as_it_says(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "120")
+    first, *shown = block_with("$ kvwitness diff").splitlines()
+    said = shell(*first.removeprefix("$ kvwitness ").split())
+    assert said.status == 0
+    assert [line.rstrip() for line in said.out.splitlines()] == shown
+
+
+def test_the_grid_has_the_managers_that_it_says(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    first, *shown = block_with("$ kvwitness verify --grid").splitlines()
+    said = shell(*first.removeprefix("$ kvwitness ").split(), "--out", tmp_path)
+    assert said.status == 0
+    told = {" ".join(line.split()) for line in said.out.splitlines()}
+    rows = {" ".join(line.split()) for line in shown if "63" in line.split()}
+    assert len(rows) >= 4 and rows <= told
+
+
+def test_the_tables_of_verify_have_the_columns_that_it_says(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    heads = [
+        line.split() for line in block_with("judged: mapping and native;").splitlines() if line.startswith("kind ")
+    ]
+    said = shell("verify", "--scope", "none", "--examples", 20, "--jobs", 1, "--out", tmp_path)
+    assert [line.split() for line in said.out.splitlines() if line.startswith("kind ")] == heads
+
+
 def test_its_own_model_is_one(shell: Shell, tmp_path: Path) -> None:
     (model,) = [block for language, block in BLOCKS if language == "json"]
     path = tmp_path / "model.json"
