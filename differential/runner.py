@@ -89,6 +89,7 @@ def run_case(
     result = CaseResult(case)
     elections: dict[str, Election] = {}
     carried: dict[str, Carried] = {}
+    extra = any(group.native_only for group in case.model.groups)
     for subject in subjects:
         name = subject.name
         if name in result.verdicts:
@@ -105,8 +106,12 @@ def run_case(
         twin = next((each for each in result.plans if are_alike(facts, result.plans[each], plan)), None)
         if twin is not None:
             result.alike[name] = result.alike.get(twin, twin)
-        if twin is not None and result.verdicts[twin] and (subject.election == "own" or elections[twin] == "paired"):
-            # Whose own choice of a sender is judged has more to answer for, so its verdict holds for both.
+        # Whose own choice of a sender is judged has more to answer for, so its verdict holds for both, unless
+        # there is something that only the other has to bring.
+        holds = twin is not None and (
+            elections[twin] == subject.election or (elections[twin] == "paired" and not extra)
+        )
+        if holds and result.verdicts[twin]:
             result.verdicts[name] = replace(result.verdicts[twin], runs=plan.run_count)
         else:
             result.verdicts[name] = judge_any(case, plan, padding=padding, election=subject.election)

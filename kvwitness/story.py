@@ -53,7 +53,7 @@ def _model(case: Case) -> Iterator[str]:
 
 def _retention(group: LayerGroup) -> str:
     if not group.is_paged:
-        return "one state for each request"
+        return "one state for each request" + (", brought by the legacy sender alone" if group.native_only else "")
     if group.window is None:
         return "blocks of all tokens"
     sinks = f" and the first {count(group.sinks, 'token')}" if group.sinks else ""

@@ -20,6 +20,7 @@ from tests.drawn_cases import KINDS, cases, changed, plain_case
 DATA = Path(__file__).parent / "data"
 
 RECORDED = {
+    "case_v1_auxiliary.json": "bca87b148ad5",
     "case_v1_dense.json": "de78574d7c0a",
     "case_v1_every_field.json": "1a30c1f7e785",
     "case_v1_witness.json": "671eb1926193",

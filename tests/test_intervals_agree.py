@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from random import Random
 
@@ -19,7 +20,7 @@ from tests.golden import Scenario, case_of, scenarios, writes_of
 from tests.interval_cases import KINDS, bytes_of, kind_cases, planned
 from tests.reference import plan_of, read, right_rows
 from tests.run_mutants import MUTATIONS, mutant
-from tests.small_cases import small_cases
+from tests.small_cases import group, small_cases
 
 MODES = tuple(product(("optional", "due"), ("paired", "own")))
 """padding, election"""
@@ -48,6 +49,30 @@ def test_right_plans_and_their_absence(case: Case) -> None:
         for optional in (True, False):
             agreed(case, plan_of(right_rows(case, reference, optional=optional), reference), padding, election)
         agreed(case, Writes(), padding, election)
+
+
+@settings(max_examples=40, **QUIET)
+@given(small_cases(), st.booleans(), st.randoms(use_true_random=False))
+def test_buffers_that_are_native_only(case: Case, kept: bool, random: Random) -> None:
+    every = f"0..{case.model.layers - 1}"
+    items = (
+        f"tokens @ {every} : D(3) ; 8 ; request ; first_local",
+        f"ids @ {every} : D(1) ; 32 ; request ; first_local",
+    )
+    aux = group(*items, name="aux", state=True, native_only=True)
+    case = replace(case, model=replace(case.model, groups=(*case.model.groups, aux)))
+    last = len(case.model.groups) - 1
+    reference = read(case)
+    plan = plan_of(right_rows(case, reference), reference)
+    brought = sum(segment.nbytes for segment in plan.segments if segment.group == last)
+    if not kept:
+        plan = replace(plan, segments=tuple(segment for segment in plan.segments if segment.group != last))
+    for padding, election in MODES:
+        verdict = agreed(case, plan, padding, election)
+        if verdict.outcome is Outcome.PASS:
+            assert kept or not brought or election == "paired"
+    assume(plan.run_count)
+    agreed(case, mutant(random.choice(MUTATIONS), case, plan, random), *random.choice(MODES))
 
 
 @settings(max_examples=40, **QUIET)

@@ -1,7 +1,7 @@
 """Two plans of one case: equal, or the exact bytes, pairs and refusals in which they differ.
 
 Order and cutting of runs do not count: the set of (source byte, destination byte) does. Pairs are
-compared apart from bytes.
+compared apart from bytes. What only a sender with an election of its own brings is passed over.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def compare(
     What only one of them refuses is a difference, and nothing else is said of it: there are no
     bytes to compare.
     """
-    one, two = as_writes(first), as_writes(second)
+    one, two = as_writes(case, first), as_writes(case, second)
     refusals, settled = compare_refusals(case, one, two)
     if len(settled) == len(case.requests):
         return Comparison(*names, refusals=refusals)

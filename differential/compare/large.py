@@ -37,7 +37,7 @@ def compare_outlines(
 
     ``nbytes`` is then what the slots concerned are sent in the plan that sends more.
     """
-    one, two = as_writes(first), as_writes(second)
+    one, two = as_writes(case, first), as_writes(case, second)
     refusals, settled = compare_refusals(case, one, two)
     pairs = compare_pairs(one, two, settled)
     segments = [[each for each in plan.segments if each.request not in settled] for plan in (one, two)]

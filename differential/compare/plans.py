@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from differential.compare.records import FIRST, SECOND, PairDifference, RefusalDifference
 from oracle.model.case import Case
 from oracle.model.writes import Refusal, Writes
 
 
-def as_writes(plan: Writes | Refusal) -> Writes:
-    return Writes(refusals=(plan,)) if isinstance(plan, Refusal) else plan
+def as_writes(case: Case, plan: Writes | Refusal) -> Writes:
+    """What is compared of a plan of ``case``: all but what is native only."""
+    if isinstance(plan, Refusal):
+        return Writes(refusals=(plan,))
+    apart = {index for index, group in enumerate(case.model.groups) if group.native_only}
+    if not apart:
+        return plan
+    return replace(plan, segments=tuple([segment for segment in plan.segments if segment.group not in apart]))
 
 
 def compare_refusals(case: Case, one: Writes, two: Writes) -> tuple[tuple[RefusalDifference, ...], frozenset[int]]:

@@ -182,7 +182,9 @@ class LayerGroup(Hashed):
     ``paged``: one slot per block of ``tokens_per_block`` tokens; ``window`` tokens stay (``None``:
     all), ``sinks`` tokens at the front stay besides. ``state``: one slot per request. ``domain``
     tells groups of equal retention apart. ``length`` names the number of the request that the group
-    is as long as: ``prompt``, or a second one such as ``encoder``.
+    is as long as: ``prompt``, or a second one such as ``encoder``. ``native_only`` (state): what only
+    a sender with an election of its own brings, once to every receiver rank; such buffers are of the
+    request, whole on the first local layer, and always sent.
     """
 
     name: str
@@ -192,6 +194,7 @@ class LayerGroup(Hashed):
     sinks: int = 0
     domain: str = ""
     length: str = "prompt"
+    native_only: bool = False
 
     def __post_init__(self) -> None:
         where = f"group {self.name}"
@@ -222,6 +225,21 @@ class LayerGroup(Hashed):
                     raise InvalidCase(f"{where}.window", self.window, "a state group has no window")
                 if paged:
                     raise InvalidCase(f"{where}.{buffer.role}", "T", "a state buffer has no token axis")
+        if self.native_only:
+            self._check_native_only(where)
+
+    def _check_native_only(self, where: str) -> None:
+        if self.is_paged:
+            raise InvalidCase(f"{where}.native_only", True, "only a state group may be native only")
+        for buffer in self.buffers:
+            axes = [axis for part in buffer.parts for axis in part.axes]
+            accepted = "native only buffers have "
+            if not (buffer.request_scope and buffer.first_local):
+                raise InvalidCase(f"{where}.{buffer.role}", "not request-wide", f"{accepted}request and first_local")
+            if any(axis.is_split or axis.sections for axis in axes):
+                raise InvalidCase(f"{where}.{buffer.role}", "split", f"{accepted}no axis that ranks share")
+            if buffer.moves != (Move(),):
+                raise InvalidCase(f"{where}.{buffer.role}", "move", f"{accepted}the move send on every layer")
 
     @property
     def is_paged(self) -> bool:
@@ -251,7 +269,7 @@ class Model(Hashed):
         keys: set[tuple[int | None, str]] = set()
         retention: dict[tuple[object, ...], str] = {}
         for group in self.groups:
-            alike = (group.kind, group.window, group.sinks, group.domain, group.length)
+            alike = (group.kind, group.window, group.sinks, group.domain, group.length, group.native_only)
             if alike in retention:
                 raise InvalidCase(
                     f"group {group.name}", group.domain, f"it retains as group {retention[alike]} does: name a domain"
@@ -259,6 +277,9 @@ class Model(Hashed):
             retention[alike] = group.name
             holders = {(layer, buffer.role): buffer for buffer in group.buffers for layer in buffer.layers}
             for buffer in group.buffers:
+                if group.native_only and len(buffer.layers) != self.layers:
+                    accepted = f"native only buffers are on all of {self.layers} layers"
+                    raise InvalidCase(f"buffer {buffer.role}.layers", str(buffer.layers), accepted)
                 for layer in (*buffer.layers, *(buffer.alias or ())):
                     if layer >= self.layers:
                         raise InvalidCase(f"buffer {buffer.role}.layers", layer, f"the model has {self.layers} layers")

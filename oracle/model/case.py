@@ -254,6 +254,10 @@ def _check_instance(model: Model, instance: Instance, side: str) -> None:
         for role, _ in getattr(instance, name):
             if role not in roles:
                 raise InvalidCase(f"{side}.{name}", role, f"the model has the roles {', '.join(sorted(roles))}")
+    whole = {buffer.role for group in model.groups if group.native_only for buffer in group.buffers}
+    for role, _ in instance.element_bits:
+        if role in whole:
+            raise InvalidCase(f"{side}.element_bits", role, "items of a native only group are alike on both sides")
     for name in ("packing", "reserve"):
         for group, _ in getattr(instance, name):
             model.group_index(group)

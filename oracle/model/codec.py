@@ -131,6 +131,7 @@ def _plain_model(model: Model) -> Plain:
 def _plain_group(group: LayerGroup) -> Plain:
     kind = {} if group.is_paged else {"kind": group.kind.value}
     retention = _given(group, window=group.window, sinks=group.sinks, domain=group.domain, length=group.length)
+    retention |= _given(group, native_only=group.native_only)
     return {"name": group.name, **kind, **retention, "buffers": [format_buffer(buffer) for buffer in group.buffers]}
 
 
@@ -247,10 +248,13 @@ def _model(value: object, path: str) -> Model:
 
 
 def _group(value: object, path: str) -> LayerGroup:
-    fields = read.Fields(value, path, ("name", "kind", "window", "sinks", "domain", "length", "buffers"))
+    known = ("name", "kind", "window", "sinks", "domain", "length", "native_only", "buffers")
+    fields = read.Fields(value, path, known)
     kind = fields.given(kind=_group_kind).get("kind", GroupKind.PAGED)
     name, buffers = fields.get("name", read.text), fields.get("buffers", read.entries, _buffer)
-    retention = fields.given(window=read.whole, sinks=read.whole, domain=read.text, length=read.text)
+    retention = fields.given(
+        window=read.whole, sinks=read.whole, domain=read.text, length=read.text, native_only=read.flag
+    )
     return read.build(path, LayerGroup, name, kind, buffers, **retention)
 
 

@@ -12,7 +12,13 @@ import numpy as np
 
 from oracle.model.case import Case
 
-FORBIDDEN, OPTIONAL, DUE = 0, 1, 2
+FORBIDDEN, OPTIONAL, DUE, NATIVE_ONLY = 0, 1, 2, 3
+"""What a plan owes a byte. ``NATIVE_ONLY``: due of a subject with an election of its own, else optional."""
+
+
+def is_required(klass: np.ndarray | int, *, paired: bool) -> np.ndarray | bool:
+    """Whether bytes of these classes must arrive (bool), by whether the plan's election is that of the mapping."""
+    return klass == DUE if paired else klass >= DUE
 
 
 @lru_cache(maxsize=1024)
@@ -20,7 +26,7 @@ def block_classes(case: Case, request: int, group: int) -> np.ndarray:
     """Class of every block of the request in ``group`` by ordinal (uint8); a state group has one block."""
     what = case.model.groups[group]
     if not what.is_paged:
-        return np.array([DUE], dtype=np.uint8)
+        return np.array([NATIVE_ONLY if what.native_only else DUE], dtype=np.uint8)
     asked = case.requests[request]
     wanted = live_blocks(case, "generation", request, group, reserve=0)
     kept = live_blocks(case, "generation", request, group, reserve=dict(case.generation.reserve).get(what.name, 0))

@@ -135,7 +135,7 @@ class Truth(Frame):
     """All that the enumerating judge compares a plan with.
 
     ``source`` (int64): the id of every source byte. ``due`` (int64): the id due at every destination
-    byte, NEVER where nothing may come. ``klass`` (uint8): forbidden, optional or due. ``elected``
+    byte, NEVER where nothing may come. ``klass`` (uint8): forbidden, optional, due or native only. ``elected``
     (int16 or wider): the source rank that must send it, -1 for none. ``owner`` (the same): the request that the
     byte is of, -1 for none.
     """

@@ -334,7 +334,7 @@ def _senders(
             for position, rank in enumerate(ranks):
                 mine = rank.cp if paged else 0
                 shown = [o for o in range(lcm(cp, own)) if o % cp == residue and o % own == mine]
-                if shown and none[position].any():
+                if shown and none[position].any() and not case.model.groups[group].native_only:
                     row = ids[position if len(ids) > 1 else 0]
                     first = shown[0] * truth.generation_keys.width
                     number = first + int(row[none[position]].min())

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from oracle.model.writes import Segment, Writes
-from oracle.truth.blocks import DUE
 from oracle.truth.elements import Frame, Truth
 from oracle.truth.reserved import FOREIGN, INCOMPATIBLE, PADDING
 from oracle.truth.runs import Carried, segment_ranks
@@ -24,11 +23,11 @@ def find_violations(
     writes: Writes,
     carried: Carried,
     due: np.ndarray,
-    klass: np.ndarray,
+    required: np.ndarray,
     elected: np.ndarray,
     election: str,
 ) -> tuple[tuple[Violation, ...], dict[Kind, int]]:
-    """(violations, bytes by kind).
+    """(violations, bytes by kind); ``required`` (bool): which bytes of the destination must arrive.
 
     Per run: unpaired sender, then out of bounds. Per written byte: stale source; stray, then
     nothing more; duplicate (each write after the first); wrong element; not elected, only where
@@ -67,7 +66,7 @@ def find_violations(
         report(Kind.NOT_ELECTED, judged & ~wrong & (elected[carried.destination] != sender))
     written = np.zeros(len(due), dtype=bool)
     written[carried.destination] = True
-    missing = np.flatnonzero((klass == DUE) & ~written)
+    missing = np.flatnonzero(required & ~written)
     if len(missing):
         counts[Kind.MISSING] = counts.get(Kind.MISSING, 0) + len(missing)
         describe.missing(missing, violations)

@@ -10,7 +10,7 @@ import numpy as np
 from oracle.model.case import Case
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Refusal, Writes, check_plan
-from oracle.truth.blocks import DUE, FORBIDDEN
+from oracle.truth.blocks import is_required
 from oracle.truth.elements import Frame, Truth, truth_of
 from oracle.truth.findings import find_violations, unserved_violation
 from oracle.truth.runs import Carried, Runs, place_runs, segment_ranks
@@ -31,7 +31,8 @@ def judge(
 
     ``padding``: whether rows past the prompt may or must arrive. ``election``: ``paired`` also
     judges who sends each byte and which pairs the plan names; ``own`` leaves both to the
-    comparison. A right refusal passes; see ``oracle.truth.verdict`` for the kinds of violation.
+    comparison, and has to bring what is native only. A right refusal passes; see
+    ``oracle.truth.verdict`` for the kinds of violation.
     """
     check_options(padding, election)
     truth = truth_of(case, padding)
@@ -87,11 +88,12 @@ def with_refusals(verdict: Verdict, false: tuple[Violation, ...], writes: Writes
 def _judge_bytes(truth: Truth, writes: Writes, election: Election, without: frozenset[int] = frozenset()) -> Verdict:
     """``without``: refused requests, of which nothing is due and nothing may come."""
     runs = place_runs(truth, writes)
-    due, klass, elected = truth.due, truth.klass, truth.elected
+    due, elected = truth.due, truth.elected
+    required = is_required(truth.klass, paired=election == "paired")
     if without:
         gone = np.isin(truth.owner, list(without))
-        due, klass, elected = due.copy(), klass.copy(), elected.copy()
-        due[gone], klass[gone], elected[gone] = -1, FORBIDDEN, -1
+        due, elected = due.copy(), elected.copy()
+        due[gone], required[gone], elected[gone] = -1, False, -1
     unplanned = pair_trouble(truth, writes, without) if election == "paired" else ()
     # A lost due block has one right answer, a refusal; what the plan did instead the bytes show.
     clean = not runs.outside and not runs.nowhere and not unplanned and _runs_are_paired(truth, writes)
@@ -102,10 +104,10 @@ def _judge_bytes(truth: Truth, writes: Writes, election: Election, without: froz
     if clean:
         senders = segment_ranks(writes.segments)[0] if election == "paired" and writes.segments else None
         if nbytes >= LONG * len(runs.nbytes):
-            clean = _are_right(truth.source, runs, due, klass, elected, senders)
+            clean = _are_right(truth.source, runs, due, required, elected, senders)
         else:
             carried = runs.expand()
-            clean = _bytes_are_right(truth.source, carried, due, klass, elected, senders)
+            clean = _bytes_are_right(truth.source, carried, due, required, elected, senders)
     if clean:
         return Verdict(
             Outcome.PASS,
@@ -114,7 +116,7 @@ def _judge_bytes(truth: Truth, writes: Writes, election: Election, without: froz
             pairs=len(writes.pairs),
         )
     carried = carried or runs.expand()
-    violations, counts = find_violations(truth, writes, carried, due, klass, elected, election)
+    violations, counts = find_violations(truth, writes, carried, due, required, elected, election)
     if election == "paired" and not counts:
         unserved = [row for row in truth.unserved if row[0] not in without]
         violations += tuple(unserved_violation(truth, row) for row in unserved[:1])
@@ -137,7 +139,7 @@ def _bytes_are_right(
     source: np.ndarray,
     carried: Carried,
     due: np.ndarray,
-    klass: np.ndarray,
+    required: np.ndarray,
     elected: np.ndarray,
     senders: np.ndarray | None,
 ) -> bool:
@@ -147,7 +149,7 @@ def _bytes_are_right(
         return False
     written = np.zeros(len(due), dtype=bool)
     written[carried.destination] = True
-    if np.count_nonzero(written) != len(carried.destination) or ((klass == DUE) & ~written).any():
+    if np.count_nonzero(written) != len(carried.destination) or (required & ~written).any():
         return False
     return senders is None or bool((elected[carried.destination] == senders[carried.segment]).all())
 
@@ -156,7 +158,7 @@ def _are_right(
     source: np.ndarray,
     runs: Runs,
     due: np.ndarray,
-    klass: np.ndarray,
+    required: np.ndarray,
     elected: np.ndarray,
     senders: np.ndarray | None,
 ) -> bool:
@@ -174,7 +176,7 @@ def _are_right(
         if mine.any():
             return False
         mine[:] = True
-    return not ((klass == DUE) & ~written).any()
+    return not (required & ~written).any()
 
 
 def _runs_are_paired(truth: Truth, writes: Writes) -> bool:

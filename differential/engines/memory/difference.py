@@ -39,12 +39,18 @@ class MemoryDifference:
 
 
 def compare_memory(first: Landing, second: Landing) -> MemoryDifference | None:
-    """Where the memories that two plans of one case left differ, guards included; None where they are alike."""
+    """Where the memories that two plans of one case left differ, guards included; None where they are alike.
+
+    What is native only is passed over.
+    """
     planes = first.planes
     case = planes.truth.case
     if case != second.planes.truth.case:
         raise InvalidCase("second", second.planes.truth.case, "expected the memory of the same case")
-    differing = np.flatnonzero(first.words != second.words)
+    unlike = first.words != second.words
+    if planes.native_only is not None:
+        unlike &= ~planes.native_only
+    differing = np.flatnonzero(unlike)
     if not len(differing):
         return None
     position = int(differing[0])

@@ -42,7 +42,8 @@ def judge_landed(
     """The verdict on the destination's memory.
 
     ``writes``: the plan, or an empty one. ``refused``: requests of which nothing is due and nothing
-    may come. ``elects``: whether violations name the elected sender.
+    may come. ``elects``: whether the plan elects as the case does; violations then name the elected
+    sender, and what is native only may be left out.
 
     Per byte: out of bounds (a guard changed, or a guard of the source arrived), then nothing more;
     stale source; stray, then nothing more; wrong element or torn. A due byte is missing only if
@@ -54,6 +55,8 @@ def judge_landed(
     """
     planes, words = landing.planes, landing.words
     expected, due = planes.expected, planes.due
+    if planes.native_only is not None and not elects:
+        due = due | planes.native_only
     if refused:
         gone = planes.destination.spread(np.isin(planes.truth.owner, list(refused)), False)
         expected, due = expected.copy(), due.copy()

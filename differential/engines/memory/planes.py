@@ -19,7 +19,7 @@ import numpy as np
 
 from differential.engines.memory.arena import Arena
 from oracle.model.case import Case
-from oracle.truth.blocks import DUE
+from oracle.truth.blocks import NATIVE_ONLY, is_required
 from oracle.truth.elements import Truth, truth_of
 from oracle.truth.reserved import FOREIGN, PADDING
 
@@ -46,6 +46,7 @@ class Planes:
         "expected",
         "guard",
         "ids",
+        "native_only",
         "never",
         "passes",
         "source",
@@ -76,7 +77,10 @@ class Planes:
         del due_numbers
         wanted[truth.due < 0] = self.never
         self.expected = self.destination.spread(wanted, self.guard)
-        self.due = self.destination.spread(truth.klass == DUE, True)
+        self.due = self.destination.spread(is_required(truth.klass, paired=True), True)
+        self.native_only = None
+        if any(group.native_only for group in truth.case.model.groups):
+            self.native_only = self.destination.spread(truth.klass == NATIVE_ONLY, False)
 
     def together(self, digits: Sequence[int]) -> np.generic:
         """The word of some digits, that of plane 0 first."""

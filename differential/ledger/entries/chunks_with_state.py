@@ -11,7 +11,7 @@ from oracle.model.case import Case
 
 
 def covers(case: Case, difference: RefusalDifference) -> bool:
-    if difference.request is None or all(group.is_paged for group in case.model.groups):
+    if difference.request is None or all(group.is_paged or group.native_only for group in case.model.groups):
         return False
     return chunk_count(case, case.requests[difference.request]) > 1
 

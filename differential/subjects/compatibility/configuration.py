@@ -28,11 +28,11 @@ class Configuration:
     def moving(self, other: Instance) -> dict[tuple[int, str], tuple[LayerGroup, Buffer]]:
         """What goes from one side to the other, by (layer, role); request-wide roles have layer -1.
 
-        A buffer that either instance is declared without does not.
+        A buffer that either instance is declared without does not, nor does what is native only.
         """
         found: dict[tuple[int, str], tuple[LayerGroup, Buffer]] = {}
         for group in self.model.groups:
-            for buffer in group.buffers:
+            for buffer in group.buffers if not group.native_only else ():
                 for layer in buffer.layers:
                     asked = buffer.layers if buffer.request_scope else (layer,)
                     if any(side.lacks(each, buffer.role) for side in (self.instance, other) for each in asked):

@@ -67,7 +67,7 @@ def check_compatible(source: Pages, destination: Pages) -> Refusal | None:
 def _moving(pages: Pages, other: Instance) -> Iterator[tuple[LayerGroup, Buffer, int]]:
     """(group, buffer, layer) of all that moves between the instance of ``pages`` and ``other``."""
     for group in pages.model.groups:
-        for buffer in group.buffers:
+        for buffer in group.buffers if not group.native_only else ():
             for layer in buffer.layers:
                 if not buffer.move_on(layer).moves:
                     continue

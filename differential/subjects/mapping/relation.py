@@ -93,10 +93,11 @@ class Relation:
         return found
 
     def groups_of(self, number: int) -> tuple[int, ...]:
-        """The groups in the page table of destination rank ``number``."""
+        """The groups in the page table of destination rank ``number`` that are the mapping's to bring."""
         found = self._groups.get(number)
         if found is None:
-            found = self._groups[number] = self.destination.tables[number].groups()
+            there, groups = self.destination.tables[number].groups(), self.destination.model.groups
+            found = self._groups[number] = tuple([group for group in there if not groups[group].native_only])
         return found
 
     def why_refused(self, source_dp: int, destination_dp: int) -> Refusal | None:

@@ -61,10 +61,15 @@ class Declared:
 
 
 def declare(model: Model, native: Native, instance: Instance) -> Declared:
-    """The declarations of ``instance``; request scope and move states other than ignored roles are unknown here."""
+    """The declarations of ``instance``, without auxiliary buffers.
+
+    Request scope and move states other than ignored roles are unknown here.
+    """
     buffers: dict[tuple[int, str], list[Registered]] = {}
     attention: list[Registered] = []
     for index, group in enumerate(model.groups):
+        if group.native_only:
+            continue
         for buffer in group.buffers:
             if buffer.role in native.ignored:
                 continue

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from differential.managers.facts import Facts, RankFacts
-from differential.subjects.native import compatibility, election, mappers, pairing, topology
+from differential.subjects.native import auxiliary, compatibility, election, mappers, pairing, topology
+from differential.subjects.native.auxiliary import Items
 from differential.subjects.native.declared import Declared, declare, declared_alike
 from differential.subjects.native.pairing import Mapped
 from differential.subjects.native.rank_info import Attention, RankInfo, attention_of, shape_of
@@ -48,6 +49,10 @@ class Link:
             tuple(rank.table.pools for rank in facts.context),
             tuple(rank.table.pools for rank in facts.generation),
         )
+        self._items: tuple[tuple[Items, ...], ...] = ()
+        if any(group.native_only for group in case.model.groups):
+            sides = (facts.context, facts.generation)
+            self._items = tuple([tuple([auxiliary.items_of(case.model, r.table) for r in side]) for side in sides])
         self._pairs: dict[tuple[int, int], tuple[tuple[int, int, str], ...]] = {}
         self._parts: dict[tuple[int, int], tuple[Part, ...]] = {}
         self._mapped: dict[tuple[object, ...], tuple[Mapped, ...]] = {}
@@ -105,6 +110,10 @@ class Link:
             if sends:
                 place = view.group, mapped.peer.group, view.pool, mapped.peer.pool
                 found.setdefault(place, []).append(self._view_runs(mapped, own, peer))
+        if self._items and auxiliary.sends_items(own, peer):
+            items = self._items[0][own.rank.number], self._items[1][peer.rank.number]
+            for place, runs in auxiliary.item_runs(*items):
+                found.setdefault(place, []).append(runs)
         source_pools, destination_pools = self._pools[0][own.rank.number], self._pools[1][peer.rank.number]
         return tuple(
             Part(

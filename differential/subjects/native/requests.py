@@ -16,7 +16,7 @@ def check_request(case: Case, request: Request, chunks: int, helix: bool, settin
     if chunks > 1:
         if sizes != (1, 1):
             raise Refused("context_parallel_unsupported", f"{chunks} chunks with context-parallel sizes {sizes}")
-        if not settings.suffix and any(not group.is_paged for group in case.model.groups):
+        if not settings.suffix and any(not (group.is_paged or group.native_only) for group in case.model.groups):
             raise Refused("chunks_with_state", f"{chunks} chunks and recurrent state")
         if not settings.suffix and context.topology.pp > 1:
             raise Refused("chunks_with_pipeline", f"{chunks} chunks from {context.topology.pp} pipeline stages")

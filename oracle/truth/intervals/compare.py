@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oracle.truth.blocks import DUE
+from oracle.truth.blocks import is_required
 from oracle.truth.intervals.known import DueMap, unite
 from oracle.truth.intervals.pieces import cut
 from oracle.truth.intervals.slots import SlotMap, locate
@@ -32,7 +32,7 @@ class Visit(NamedTuple):
 
 
 class Due(NamedTuple):
-    """What is due in the slot. ``klass``: due or optional; token rows that end at ``valid`` or later are optional."""
+    """What is due in the slot. ``klass``: that of its block; token rows that end at ``valid`` or later are optional."""
 
     map: DueMap
     klass: int
@@ -84,7 +84,7 @@ def compare(due: Due | None, visits: list[Visit], *, comparable: bool, paired: b
         written = unite(cuts.destination, cuts.destination + cuts.nbytes)
     else:
         written = (np.zeros(0, dtype=np.int64),) * 2
-    if due is not None and due.klass == DUE:
+    if due is not None and is_required(due.klass, paired=paired):
         missing = _missing(due, *written)
         if missing is not None:
             found[Kind.MISSING] = missing

@@ -6,7 +6,7 @@ import numpy as np
 
 from oracle.model.case import Case
 from oracle.model.writes import Refusal, Writes, check_plan
-from oracle.truth.blocks import DUE
+from oracle.truth.blocks import is_required
 from oracle.truth.findings import LIMIT, find_outside, find_unpaired, unserved_violation
 from oracle.truth.intervals.compare import Due, Visit, compare
 from oracle.truth.intervals.known import DueMap, Known, Owners, known_of
@@ -214,16 +214,16 @@ class _PoolJudge:
         known, pool = self.known, self.pool
         due: DueMap | None = None
         asked: Due | None = None
+        paired = self.election == "paired"
         if sort is not None:
             group, request, residue, klass, valid, mixed = sort.tolist()
-            if not len(kinds) and klass != DUE:
+            if not len(kinds) and not is_required(klass, paired=paired):
                 return
             by_row = bool(mixed) or valid < known.case.generation.tokens_per_block or bool((kinds[:, 4] > SAME).any())
             due = known.due_map(pool.rank, pool.pool, group, request, residue, by_row=by_row)
             if due is not None:
                 asked = Due(due, klass, valid)
         visits = [self._visit(*row) for row in kinds.tolist()]
-        paired = self.election == "paired"
         found = compare(asked, visits, comparable=known.comparable, paired=paired)
         if found:
             self.findings.add(pool, slots, firsts, due, found)

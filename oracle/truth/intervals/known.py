@@ -234,6 +234,8 @@ def _note_unserved(known: Known) -> None:
     case = known.case
     for _, members in known.generation.alike:
         for group in known.generation.side.slots[members[0].number]:
+            if case.model.groups[group].native_only:
+                continue
             paged = case.model.groups[group].is_paged
             cp, own = (side.topology.cp if paged else 1 for side in (case.context, case.generation))
             for pool in known.maps("generation", members[0].number, group):
