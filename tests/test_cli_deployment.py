@@ -183,3 +183,9 @@ def test_pools_of_a_deployment_are_tight_and_no_slot_is_its_ordinal() -> None:
         assert len(set(slots)) == 5
         assert layout.tables[0].pools[0].count == 7
         assert any(slot != ordinal for ordinal, slot in enumerate(slots))
+
+
+def test_a_planted_fault_that_cannot_show_is_said_not_to(shell: Shell, tmp_path: Path) -> None:
+    said = shell(*LLAMA, "--context", "tp=4", "--generation", "tp=8", "--fault", "heads-modulo", "--out", tmp_path)
+    assert said.status == 0
+    assert "the planted fault heads-modulo did not show" in said.out

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracle.model.errors import InvalidCase
 from oracle.model.writes import COLUMNS, Pair, Refusal, Segment, Writes
 from tests.declared import assert_impossible
 
@@ -95,3 +96,29 @@ def test_a_segment_pairs_slots_and_has_three_numbers_a_run(
 def test_a_refusal_says_whose_it_is() -> None:
     assert str(Refusal("cp_both", "cp 2 and 4")) == "the instances: cp_both (cp 2 and 4)"
     assert str(Refusal("lost_block", "block 3 is gone", 1)) == "request 1: lost_block (block 3 is gone)"
+
+
+@pytest.mark.parametrize(
+    ("row", "argument", "accepted"),
+    [
+        ((0,) * 9 + (4.9,), "rows[1].nbytes", "expected a whole number"),
+        ((0,) * 9 + ("4",), "rows[1].nbytes", "expected a whole number"),
+        ((True,) + (0,) * 9, "rows[1].request", "expected a whole number"),
+        ((0,) * 9, "rows[1]", "expected the columns request, chunk, group, src_rank"),
+    ],
+)
+def test_recorded_runs_are_rows_of_whole_numbers(row: tuple, argument: str, accepted: str) -> None:
+    with pytest.raises(InvalidCase) as trouble:
+        Writes.from_runs([(0,) * 10, row])
+    assert trouble.value.argument == argument and trouble.value.accepted.startswith(accepted)
+
+
+def test_vectors_of_a_segment_are_whole_numbers() -> None:
+    zero = np.zeros(1, dtype=np.int64)
+    for name, bases, runs in (
+        ("segment.source_bases", zero + 0.5, np.array([[0, 0, 4]])),
+        ("segment.runs", zero, np.array([[0, 0, 4.5]])),
+    ):
+        with pytest.raises(InvalidCase) as trouble:
+            Segment(0, 0, 0, 0, 0, 0, 0, bases, zero, runs)
+        assert trouble.value.argument == name

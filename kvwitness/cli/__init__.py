@@ -60,6 +60,8 @@ def _run(arguments: Sequence[str]) -> int:
         # Whoever read the output has seen enough; what is left to flush at exit must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return COULD_NOT_RUN
+    except MemoryError as error:
+        return _could_not_run(arguments, f"the memory does not suffice: {error}")
     except Exception as error:
         traceback.print_exc()
         return _could_not_run(arguments, f"a bug in kvwitness or in an extension: {type(error).__name__}: {error}")

@@ -32,11 +32,11 @@ def run_deployment(wanted: Deployment, judged: Judged, out: str, as_object: bool
     if as_object:
         print(json.dumps(_plain_outcome(wanted, outcome)))
     else:
-        _tell_outcome(wanted, outcome)
+        _tell_outcome(wanted, outcome, judged.fault)
     return VIOLATIONS if failed else PASS
 
 
-def _tell_outcome(wanted: Deployment, outcome: Outcome) -> None:
+def _tell_outcome(wanted: Deployment, outcome: Outcome, fault: str) -> None:
     to = console()
     case, result = outcome.case, outcome.judgement.result
     write_text(
@@ -56,7 +56,8 @@ def _tell_outcome(wanted: Deployment, outcome: Outcome) -> None:
     if outcome.judgement.failure is None:
         right = [name for name, verdict in result.verdicts.items() if verdict]
         whose = "" if len(right) == len(result.verdicts) else f" of {joined(right)}"
-        write_text(to, f"pass: every byte{whose} is in its place", style=STYLES["pass"])
+        hidden = f"; the planted fault {fault} did not show" if fault else ""
+        write_text(to, f"pass: every byte{whose} is in its place{hidden}", style=STYLES["pass"])
         return
     write_text(to, f"FAIL {outcome.judgement.failure}", style=STYLES["fail"])
     write_lines(to, [f"  {line}" for line in outcome.argument])

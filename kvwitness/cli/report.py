@@ -95,7 +95,7 @@ def _tell_bounds(to: Console, report: Report) -> None:
 
 def _rates(report: Report) -> str:
     compared = ", judged and compared" if report.compared else " and judged"
-    carried = f", {report.rate_carried:,.0f} carried out too" if report.timing.carrying else ""
+    carried = f"; {report.rate_carried:,.0f} a second with carrying out" if report.timing.carrying else ""
     return f"{report.rate:,.0f} a second on one core, drawn, planned{compared}{carried}"
 
 
@@ -223,7 +223,8 @@ def _closing(report: Report) -> str:
     if report.verdict == "not run":
         return f"not run: {what}"
     unknown = ", and no difference that is not known" if report.compared else ""
-    return f"pass: no violation in {what}{unknown}"
+    hidden = f"; the planted fault {report.judged.fault} did not show in them" if report.judged.fault else ""
+    return f"pass: no violation in {what}{unknown}{hidden}"
 
 
 # ---- for programs

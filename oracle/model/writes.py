@@ -61,6 +61,10 @@ class Segment:
             raise InvalidCase("segment.bases", self.source_bases.shape, "expected two vectors of one length")
         if self.runs.ndim != 2 or self.runs.shape[1] != 3:
             raise InvalidCase("segment.runs", self.runs.shape, "expected (runs, 3): source, destination, bytes")
+        for name in ("source_bases", "destination_bases", "runs"):
+            kind = getattr(self, name).dtype
+            if kind.kind not in "iu" and getattr(self, name).size:
+                raise InvalidCase(f"segment.{name}", str(kind), "expected vectors of whole numbers")
 
     @property
     def run_count(self) -> int:
@@ -130,7 +134,14 @@ class Writes:
     def from_runs(cls, rows: Iterable[tuple[int, ...]], *, pairs: Iterable[Pair] = (), **others: object) -> Writes:
         """A plan from recorded runs, one row of ``COLUMNS`` each, offsets from the start of the pool."""
         segments = []
-        for request, chunk, group, src, dst, src_pool, dst_pool, src_offset, dst_offset, nbytes in rows:
+        for number, row in enumerate(rows):
+            values = tuple(row)
+            if len(values) != len(COLUMNS):
+                raise InvalidCase(f"rows[{number}]", values, f"expected the columns {', '.join(COLUMNS)}")
+            for column, value in zip(COLUMNS, values, strict=True):
+                if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                    raise InvalidCase(f"rows[{number}].{column}", value, "expected a whole number")
+            request, chunk, group, src, dst, src_pool, dst_pool, src_offset, dst_offset, nbytes = map(int, values)
             segments.append(
                 Segment(
                     request,
