@@ -16,7 +16,7 @@ from differential.managers.tables import gather_facts
 from differential.subjects.protocol import Election, Subject
 from oracle.model.case import Case
 from oracle.model.errors import InvalidCase
-from oracle.model.writes import Refusal, Writes
+from oracle.model.writes import Refusal, Writes, check_plan
 from oracle.truth.decide import judge_any
 from oracle.truth.judge import Padding
 from oracle.truth.verdict import Kind, Outcome, Verdict, Violation
@@ -98,7 +98,9 @@ def run_case(
             plan = subject.plan(case, facts)
             if not isinstance(plan, Writes | Refusal):
                 raise TypeError(f"{name} returned {plan!r}, expected Writes or a Refusal")
-        except Exception as error:
+            if isinstance(plan, Writes):
+                check_plan(plan, len(case.requests), len(case.model.groups))
+        except (Exception, SystemExit) as error:
             result.verdicts[name] = crashed(error)
             if engine is not None:
                 result.landed[name] = Verdict(Outcome.NOT_RUN, reason="there is no plan to carry out")
@@ -141,7 +143,7 @@ def _carry_out(case: Case, plan: Writes | Refusal, engine: Engine, padding: Padd
         return Carried(crashed(error))
 
 
-def crashed(error: Exception) -> Verdict:
+def crashed(error: BaseException) -> Verdict:
     """A failed verdict that tells what was raised and where; there is no plan, so nothing is said of bytes."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

@@ -128,10 +128,15 @@ class Workers:
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.limits.close()
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._pool is None:
+            return
+        if kind is not None:
+            # Nobody waits for what is left, and a second interrupt must find nothing to wait for.
+            for process in list((getattr(self._pool, "_processes", None) or {}).values()):
+                process.terminate()
+        self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Part]:
         """Run ``tasks``, given in order, and yield each part as it ends; pointless ones are skipped."""

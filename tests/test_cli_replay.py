@@ -16,7 +16,8 @@ from tests.face import ROOT, Said, Shell, in_a_process
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.setenv("COLUMNS", "120")
     return Shell(capsys)
 
 

@@ -20,7 +20,8 @@ RANDOM = ("--scope", "none", "--jobs", 1)
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.setenv("COLUMNS", "120")
     return Shell(capsys)
 
 

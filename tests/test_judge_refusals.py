@@ -131,7 +131,7 @@ def spoiled(*, request: int = 0, group: int = 0, nbytes: int = 1) -> Segment:
         (Writes(segments=(spoiled(request=1),)), "segments[0].request", 1),
         (Writes(segments=(spoiled(request=-1),)), "segments[0].request", -1),
         (Writes(segments=(spoiled(group=7),)), "segments[0].group", 7),
-        (Writes(segments=(spoiled(nbytes=-1),)), "segments[0].runs", -1),
+        (Writes(segments=(spoiled(nbytes=-1),)), "segments.runs", -1),
         (Writes(refusals=(Refusal("no", "because", 2),)), "refusals.request", 2),
     ],
 )
@@ -190,3 +190,15 @@ def test_chunks_of_a_context_parallel_transfer_may_be_refused_or_served() -> Non
     assert judge(case, right_plan(case))
     whole = replace(case, requests=(Request(0, 6),))
     assert not judge(whole, Refusal("chunks_with_context_parallel", "not supported", 0))
+
+
+def test_a_refusal_is_judged_whatever_the_length_of_the_prompt() -> None:
+    for prompt in (1, 2, 13):
+        case = case_of(MLA, "tp1 cp3", "tp1 cp4", requests=(Request(0, prompt),))
+        assert judge(case, Refusal("fan_undefined", "3 and 4"))
+
+
+def test_offsets_beyond_any_memory_are_named() -> None:
+    with pytest.raises(InvalidCase) as trouble:
+        judge(case_of(MLA), Writes(segments=(spoiled(nbytes=1 << 62),)))
+    assert (trouble.value.argument, trouble.value.value) == ("segments.runs", 1 << 62)

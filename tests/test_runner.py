@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,8 @@ from differential.subjects.mapping import Mapping
 from differential.subjects.protocol import Election
 from oracle.model.case import Case, SlotList
 from oracle.model.errors import InvalidCase
-from oracle.model.writes import Refusal, Writes
+from oracle.model.writes import Pair, Refusal, Writes
+from strategies.deployments import deployment
 from tests.small_cases import case_of
 
 HEADS = "key @ 0 : H(2).heads T D(2) ; 8"
@@ -205,3 +207,26 @@ def test_a_case_that_cannot_be_is_told_before_anyone_plans() -> None:
     with pytest.raises(InvalidCase, match=r"tables.context.0.kv\[0\] = 99 is not possible"):
         run_case(case, [spy])
     assert spy.given == []
+
+
+def leaves(case: Case, facts: Facts) -> Writes:
+    raise SystemExit(0)
+
+
+def moves_blocks(case: Case, facts: Facts) -> Writes:
+    facts.generation[0].blocks[0, 0].slots[:] = 0
+    return Writes()
+
+
+def names_no_request(case: Case, facts: Facts) -> Writes:
+    return Writes((Pair(99, 0, 0),))
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"), [(leaves, "SystemExit"), (moves_blocks, "read-only"), (names_no_request, "the case has requests")]
+)
+def test_what_is_no_plan_is_the_subject_s_own_failure(plan: object, said: str) -> None:
+    subject = SimpleNamespace(name="theirs", election="own", plan=plan)
+    case = deployment("qwen3-32b", {"tp": 1}, {"tp": 1}, prompt=5, tokens_per_block=2)
+    verdict = run_case(case, [subject]).verdicts["theirs"]
+    assert verdict.outcome is Outcome.FAIL and said in verdict.reason

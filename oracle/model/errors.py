@@ -28,7 +28,13 @@ class NewerSchema(MalformedFile):
     """A case file written by a later version than this one."""
 
 
+LARGEST = 1 << 48
+"""no count, size or number of a case is as large; arithmetic on 64 bits stays exact"""
+
+
 def require_whole(argument: str, value: object, *, least: int = 0) -> None:
     """Raise ``InvalidCase`` unless ``value`` is an int of at least ``least`` (bool does not count)."""
     if type(value) is not int or value < least:
         raise InvalidCase(argument, value, f"expected a whole number of at least {least}")
+    if value >= LARGEST:
+        raise InvalidCase(argument, value, "expected a whole number below 2**48")

@@ -111,6 +111,7 @@ def explicit_slots(row: SlotList | None, blocks: int, count: int) -> np.ndarray:
     slots[: len(row.slots)] = row.slots
     if len(slots) and slots.max() >= count:
         raise InvalidCase(where, int(slots.max()), f"the pool has slots 0..{count - 1}")
+    slots.setflags(write=False)
     return slots
 
 

@@ -152,6 +152,8 @@ def _slots(
                 f"the affine rule must give {first + used} blocks distinct slots of the pool",
             )
         by_request = [(rule.mul * (own + (first + 1)) + shift) % count for own in numbers]
+        for rows in by_request:
+            rows.setflags(write=False)  # who is handed slots must not be able to move blocks
         for index, own in enumerate(found):
             own[group] = tuple(rows[index] for rows in by_request)
     return found

@@ -7,6 +7,9 @@ from functools import lru_cache
 from oracle.model.errors import InvalidCase, require_whole
 from oracle.model.records import Hashed, record
 
+MOST_RANKS = 1 << 14
+"""ranks of an instance: more is a slip of the pen, and would only be enumerated"""
+
 
 @record
 class Rank(Hashed):
@@ -39,6 +42,8 @@ class Topology(Hashed):
             raise InvalidCase("stages", self.stages, "expected at least one pipeline stage")
         for layers in self.stages:
             require_whole("stages", layers)
+        if self.size > MOST_RANKS:
+            raise InvalidCase("topology", self.size, f"expected at most {MOST_RANKS} ranks")
         if type(self.attention_dp) is not bool:
             raise InvalidCase("attention_dp", self.attention_dp, "expected true or false")
 

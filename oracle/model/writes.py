@@ -62,9 +62,12 @@ class Segment:
         if self.runs.ndim != 2 or self.runs.shape[1] != 3:
             raise InvalidCase("segment.runs", self.runs.shape, "expected (runs, 3): source, destination, bytes")
         for name in ("source_bases", "destination_bases", "runs"):
-            kind = getattr(self, name).dtype
-            if kind.kind not in "iu" and getattr(self, name).size:
-                raise InvalidCase(f"segment.{name}", str(kind), "expected vectors of whole numbers")
+            vector = getattr(self, name)
+            if vector.dtype == np.int64:
+                continue
+            if vector.dtype.kind not in "iu" and vector.size:
+                raise InvalidCase(f"segment.{name}", str(vector.dtype), "expected vectors of whole numbers")
+            object.__setattr__(self, name, vector.astype(np.int64))
 
     @property
     def run_count(self) -> int:
@@ -159,22 +162,37 @@ class Writes:
         return cls(tuple(pairs), tuple(segments), **others)  # type: ignore[arg-type]
 
 
+FARTHEST = 1 << 48
+"""bytes: no offset or run of a plan reaches so far"""
+
+
 def check_plan(writes: Writes, requests: int, groups: int) -> None:
-    """Raise ``InvalidCase`` for a request or a group that the case does not have, and for runs below 0 bytes."""
+    """Raise ``InvalidCase`` for what no plan can say: a request or group that the case does not have, ranks that are
+    no whole numbers, and runs below 0 bytes or beyond any memory."""
     for name, rows in (("pairs", writes.pairs), ("segments", writes.segments)):
         for index, row in enumerate(rows):
-            if not 0 <= row.request < requests:
+            if type(row.request) is not int or not 0 <= row.request < requests:
                 raise InvalidCase(f"{name}[{index}].request", row.request, f"the case has requests 0..{requests - 1}")
     for refusal in writes.refusals:
         if refusal.request is not None and not 0 <= refusal.request < requests:
             raise InvalidCase("refusals.request", refusal.request, f"the case has requests 0..{requests - 1}")
-    checked: set[int] = set()
     for index, segment in enumerate(writes.segments):
-        if not 0 <= segment.group < groups:
+        if type(segment.group) is not int or not 0 <= segment.group < groups:
             raise InvalidCase(f"segments[{index}].group", segment.group, f"the case has groups 0..{groups - 1}")
-        if id(segment.runs) in checked:
+        places = (segment.source_rank, segment.destination_rank, segment.source_pool, segment.destination_pool)
+        for place in places:
+            if type(place) is not int:
+                raise InvalidCase(f"segments[{index}]", place, "ranks and pools are whole numbers")
+    for name in ("source_bases", "destination_bases", "runs"):
+        vectors = {id(vector): vector for vector in (getattr(segment, name) for segment in writes.segments)}
+        if not vectors:
             continue
-        checked.add(id(segment.runs))
-        if segment.runs.size and segment.runs[:, 2].min() < 0:
-            least = int(segment.runs[:, 2].min())
-            raise InvalidCase(f"segments[{index}].runs", least, "expected runs of at least 0 bytes")
+        whole = np.concatenate(list(vectors.values()))
+        if not whole.size:
+            continue
+        most, least = int(whole.max()), int(whole.min())
+        if most >= FARTHEST or least <= -FARTHEST:
+            far = most if most >= FARTHEST else least
+            raise InvalidCase(f"segments.{name}", far, "expected bytes within 2**48")
+        if name == "runs" and least < 0 and int(whole[:, 2].min()) < 0:
+            raise InvalidCase("segments.runs", int(whole[:, 2].min()), "expected runs of at least 0 bytes")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import lcm
 
 import numpy as np
 
@@ -82,7 +83,9 @@ def keys_of(case: Case, side: str) -> Keys:
     instance = case.side(side)
     base, width = _bases(case.model.groups, instance.element_bits, instance.tokens_per_block)
     longest = max([request.tokens(group.length) for request in case.requests for group in case.model.groups])
-    return Keys(base, width, longest + 1, len(case.contents))
+    # An index that no one holds is told by the first block that shows it, also past the prompt.
+    period = lcm(case.context.topology.cp, case.generation.topology.cp)
+    return Keys(base, width, max(longest, period) + 1, len(case.contents))
 
 
 @dataclass(slots=True, eq=False)
