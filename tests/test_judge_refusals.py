@@ -13,6 +13,7 @@ from oracle.model.case import Case, Request, SlotList
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Pair, Refusal, Segment, Writes
 from oracle.truth.elements import truth_of
+from oracle.truth.intervals import judge_intervals
 from oracle.truth.judge import judge
 from oracle.truth.servable import policy_reasons
 from oracle.truth.verdict import Kind, Outcome
@@ -202,3 +203,26 @@ def test_offsets_beyond_any_memory_are_named() -> None:
     with pytest.raises(InvalidCase) as trouble:
         judge(case_of(MLA), Writes(segments=(spoiled(nbytes=1 << 62),)))
     assert (trouble.value.argument, trouble.value.value) == ("segments.runs", 1 << 62)
+
+
+def test_what_does_not_move_may_be_cut_differently() -> None:
+    other = group("key @ 0 : T D(4) ; 8", "n @ 0 : T D(4) ; 8 ; never")
+    case = case_of(other)
+    case = replace(case, context=replace(case.context, element_bits=(("n", 16),)))
+    assert judge(case, right_plan(case))
+    assert judge(case, Refusal("no", "because")).kinds == {Kind.FALSE_REFUSAL}
+    whole = group("ssm @ 0 : D(4) ; 8", state=True)
+    case = case_of(whole)
+    case = replace(case, context=replace(case.context, tokens_per_block=1))
+    assert case.generation.tokens_per_block != 1
+    assert judge(case, right_plan(case))
+    assert judge_intervals(case, right_plan(case))
+
+
+def test_what_moves_is_cut_alike_or_may_be_refused() -> None:
+    case = case_of(MLA)
+    for context in (
+        replace(case.context, tokens_per_block=1),
+        replace(case.context, element_bits=(("key", 16),)),
+    ):
+        assert judge(replace(case, context=context), Refusal("no", "they are cut differently"))

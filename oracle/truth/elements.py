@@ -19,7 +19,7 @@ from oracle.truth.fill import fill_destination, fill_source
 from oracle.truth.identity import global_bytes, place_of_offset
 from oracle.truth.pairing import paired_sources
 from oracle.truth.reserved import FOREIGN, NEVER
-from oracle.truth.stacks import FlatSide, Stack, flatten
+from oracle.truth.stacks import FlatSide, Stack, flatten, unlike
 from oracle.truth.verdict import Element
 
 Key = tuple[int, int, str]
@@ -61,27 +61,32 @@ class Keys:
         return Element(content, group, layer, role, ordinal, indices, byte, token, private, part)
 
 
+Measures = tuple[tuple[tuple[str, int], ...], int]
+"""element bits by role and tokens per block of one side"""
+
+
 @lru_cache(maxsize=256)
-def _bases(
-    groups: tuple[LayerGroup, ...], bits: tuple[tuple[str, int], ...], tokens: int
-) -> tuple[dict[Key, int], int]:
+def _bases(groups: tuple[LayerGroup, ...], sides: tuple[Measures, ...]) -> tuple[dict[Key, int], int]:
+    """Ids for every key, as many as the side that needs more of them."""
     base: dict[Key, int] = {}
     width = 0
-    overrides = dict(bits)
     for index, group in enumerate(groups):
         for buffer in group.buffers:
-            widths = tuple([overrides.get(buffer.role, part.bits) for part in buffer.parts])
-            size = global_bytes(buffer, widths, tokens)
+            size = 0
+            for bits, tokens in sides:
+                overrides = dict(bits)
+                widths = tuple([overrides.get(buffer.role, part.bits) for part in buffer.parts])
+                size = max(size, global_bytes(buffer, widths, tokens))
             for layer in (-1,) if buffer.request_scope else buffer.layers.ids:
                 base[(index, layer, buffer.role)] = width
                 width += size
     return base, width
 
 
-def keys_of(case: Case, side: str) -> Keys:
-    """The id space of ``side``; both sides have the same where their blocks and elements agree."""
-    instance = case.side(side)
-    base, width = _bases(case.model.groups, instance.element_bits, instance.tokens_per_block)
+def keys_of(case: Case) -> Keys:
+    """The id space of both sides: equal ids are equal elements wherever both cut blocks and elements alike."""
+    measures = {(side.element_bits, side.tokens_per_block): None for side in (case.context, case.generation)}
+    base, width = _bases(case.model.groups, tuple(measures))
     longest = max([request.tokens(group.length) for request in case.requests for group in case.model.groups])
     # An index that no one holds is told by the first block that shows it, also past the prompt.
     period = lcm(case.context.topology.cp, case.generation.topology.cp)
@@ -109,13 +114,11 @@ class Frame:
 
     @property
     def comparable(self) -> bool:
-        """Whether a block and an element mean the same on both sides."""
+        """Whether a block and an element mean the same on both sides, in all that moves."""
         context, generation = self.case.context, self.case.generation
-        return (
-            context.tokens_per_block == generation.tokens_per_block
-            and self.context_keys.width == self.generation_keys.width
-            and context.element_bits == generation.element_bits
-        )
+        if context.tokens_per_block == generation.tokens_per_block and context.element_bits == generation.element_bits:
+            return True
+        return not any(True for _ in unlike(self.case))
 
 
 def frame_of(case: Case) -> Frame:
@@ -125,8 +128,8 @@ def frame_of(case: Case) -> Frame:
         case,
         flatten(case, "context"),
         flatten(case, "generation"),
-        keys_of(case, "context"),
-        keys_of(case, "generation"),
+        keys_of(case),
+        keys_of(case),
         tuple([paired_sources(*sides, request.context_dp, request.generation_dp) for request in case.requests]),
         [],
         {},

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from oracle.model.case import Case
 from oracle.truth.elements import Frame
+from oracle.truth.stacks import unlike
 
 
 def policy_reasons(case: Case) -> tuple[str, ...]:
     """Why a sender may refuse this pair of instances though every byte has a holder (spec: mapping, oracle)."""
     context, generation = case.context, case.generation
-    found: list[str] = []
-    if context.tokens_per_block != generation.tokens_per_block:
-        found.append(f"tokens per block differ: {context.tokens_per_block} and {generation.tokens_per_block}")
-    for group in case.model.groups:
-        for buffer in group.buffers:
-            for part in buffer.parts:
-                widths = (context.bits_of(buffer.role, part.bits), generation.bits_of(buffer.role, part.bits))
-                if widths[0] != widths[1]:
-                    found.append(f"elements of {buffer.role} are {widths[0]} and {widths[1]} bits wide")
+    found = list(unlike(case))
     for name, instance in (("context", context), ("generation", generation)):
         if instance.topology.cp > 1 and instance.topology.attention_dp:
             found.append(f"the {name} instance joins context parallelism with attention data parallelism")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -101,6 +102,23 @@ def moves_between(case: Case, buffer: Buffer, layer: int) -> bool:
         return False
     sides = (case.context, case.generation)
     return not any(instance.lacks(layer, buffer.role) for instance in sides if instance.without)
+
+
+def unlike(case: Case) -> Iterator[str]:
+    """What the two sides cut differently of all that a transfer brings: tokens of a block, bits of an element."""
+    context, generation = case.context, case.generation
+    tokens = (context.tokens_per_block, generation.tokens_per_block)
+    for group in case.model.groups:
+        for buffer in group.buffers:
+            if not any(moves_between(case, buffer, layer) for layer in buffer.layers):
+                continue
+            if group.is_paged and tokens[0] != tokens[1]:
+                yield f"tokens per block differ: {tokens[0]} and {tokens[1]}"
+                tokens = (0, 0)  # said once
+            for part in buffer.parts:
+                widths = (context.bits_of(buffer.role, part.bits), generation.bits_of(buffer.role, part.bits))
+                if widths[0] != widths[1]:
+                    yield f"elements of {buffer.role} are {widths[0]} and {widths[1]} bits wide"
 
 
 @lru_cache(maxsize=4096)
