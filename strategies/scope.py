@@ -54,6 +54,7 @@ def describe(bound: str = "small", kind: Kind | str | None = None) -> str:
     """The sentence that states the bound, with the numbers of one kind where ``kind`` is given."""
     _check(bound)
     variants = _BOUNDS[bound][1]
+    tensor = TENSOR_SIZES
     if kind is None:
         sizes = "any number of ranks a side and of layers up to the kind's own bound"
         models = f"{variants} small models"
@@ -63,8 +64,10 @@ def describe(bound: str = "small", kind: Kind | str | None = None) -> str:
             f"at most {extent.ranks} ranks a side over {extent.layers} layers" for extent in _extents(kind, bound)
         )
         models = f"{variants} small model{'s' * (variants > 1)} of {kind.name}"
+        most = max(extent.ranks for extent in _extents(kind, bound))
+        tensor = tuple(size for size in TENSOR_SIZES if size <= most)
     return (
-        f"all pairs of topologies with {sizes}: tp in {', '.join(map(str, TENSOR_SIZES))}, the layers cut into stages "
+        f"all pairs of topologies with {sizes}: tp in {', '.join(map(str, tensor))}, the layers cut into stages "
         "in every way that leaves at most one stage empty, attention DP on either side, "
         f"cp {CONTEXT_PARALLEL} on the receiver; {models}, every pair of HND and NHD where there are heads; "
         "one request that ends one token into its second block, with cp into its third"

@@ -328,3 +328,11 @@ def test_a_torn_byte_is_told_as_any_other() -> None:
     assert (
         explain(case, torn).splitlines()[0] == "torn: 1 byte at pool 0 slot 1 +0 (byte 0 of key) of generation rank 0"
     )
+
+
+def test_sides_that_store_heads_and_tokens_in_another_order_are_named() -> None:
+    case = case_of(GQA, "tp1", "tp1", size=2)
+    case = replace(case, generation=replace(case.generation, layout="NHD"))
+    rows = [[*row[:READ], row[READ] ^ 1, *row[8:]] for row in right(case)[:1]]
+    assert "key is HND on context and NHD on generation" in said(case, rows, Kind.WRONG_ELEMENT)
+    assert "HND" not in said(case_of(GQA, "tp1", "tp4"), [])

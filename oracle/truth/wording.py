@@ -5,6 +5,7 @@ from __future__ import annotations
 from oracle.model.axes import Axis
 from oracle.model.buffers import Buffer
 from oracle.model.case import Case
+from oracle.model.counts import ordered_axes
 from oracle.truth.verdict import Element, Place, Violation
 
 AXIS_WORDS = {"H": "head", "D": "element", "C": "channel", "R": "ring row", "B": "byte"}
@@ -118,6 +119,7 @@ def bindings_text(case: Case, it: Violation) -> str:
     if it.due is not None:
         axes = {axis.name: axis.size for part in buffer_of(case, it.due).parts for axis in part.axes if axis.is_split}
         found += [f"{AXIS_WORDS.get(name, name)}s={size}" for name, size in axes.items()]
+        found += _orders(case, it.due)
     if it.request is not None and 0 <= it.request < len(case.requests):
         asked = case.requests[it.request]
         found.append(f"request {it.request} prompt={asked.prompt}")
@@ -129,6 +131,20 @@ def bindings_text(case: Case, it: Violation) -> str:
         found.append(f"key={asked.generation_dp}")
     found.append(f"tokens per block={case.generation.tokens_per_block}")
     return ", ".join(found)
+
+
+def _orders(case: Case, due: Element) -> list[str]:
+    """How each side stores the buffer, where they store it in different orders."""
+    part = buffer_of(case, due).parts[due.part]
+    orders = [
+        "".join(axis.name for axis in ordered_axes(part, case.side(side).layout_of(due.role)))
+        for side in ("context", "generation")
+    ]
+    if orders[0] == orders[1]:
+        return []
+    known = {"HTD": "HND", "THD": "NHD"}
+    first, second = (known.get(order, order) for order in orders)
+    return [f"{due.role} is {first} on context and {second} on generation"]
 
 
 def count_text(number: int, word: str) -> str:
