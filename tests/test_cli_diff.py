@@ -64,7 +64,8 @@ def table_rows(out: str) -> list[list[str]]:
     return [line.split() for line in lines[rule + 1 :] if line.strip()]
 
 
-def test_identical_plans_are_said_to_be(shell: Shell, tmp_path: Path) -> None:
+def test_identical_plans_are_said_to_be(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")  # however long the path is
     path = written(tmp_path / "case.json")
     said = shell("diff", path)
     assert said.status == 0

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from differential.managers.tables import gather_facts
 from differential.subjects.mapping import Mapping
 from oracle.model.buffers import LayerGroup, Model
-from oracle.model.case import Case, SideState, SlotList, Slots
+from oracle.model.case import Case, SideState, Slots
 from oracle.model.instance import Instance
 from oracle.model.layers import LayerSet
 from oracle.model.sides import lay_out
@@ -22,6 +22,7 @@ from oracle.model.topology import Topology
 from oracle.model.writes import Refusal, Writes
 from strategies.cases import cases
 from strategies.topologies import Grid, Shape
+from tests.onward import in_the_middle
 from tests.small_cases import group, small_cases
 
 few = partial(settings, deadline=None)
@@ -137,25 +138,6 @@ def copy(writes: Writes, source: Memory, destination: Memory) -> None:
         for start, end, nbytes in segment.runs.tolist():
             for base, own in zip(segment.source_bases.tolist(), segment.destination_bases.tolist(), strict=True):
                 here[own + end : own + end + nbytes] = there[base + start : base + start + nbytes]
-
-
-def in_the_middle(first: Case, case: Case) -> Case:
-    """``case`` with its context side lying where ``first`` has its generation side."""
-    layout = lay_out(first, "generation")
-    topology = case.context.topology
-    slots = []
-    for rank in topology.ranks():
-        for layer_group, rows in layout.slots[rank.number].items():
-            group = case.model.groups[layer_group]
-            for request, row in enumerate(rows):
-                if topology.attention_dp and case.requests[request].context_dp != rank.tp:
-                    continue
-                own = range(rank.cp, len(row), topology.cp) if group.is_paged else range(len(row))
-                listed = tuple(int(row[ordinal]) if ordinal in own else -1 for ordinal in range(len(row)))
-                slots.append(SlotList("context", rank.number, group.name, request, listed))
-    return replace(
-        case, context=replace(case.context, page_tables=tuple(enumerate(layout.tables))), tables=tuple(slots)
-    )
 
 
 @few(max_examples=80)
