@@ -276,11 +276,7 @@ def cold_search() -> Measure:
 
 def judging(layout: str, runs: str, bar: float) -> Measure:
     """Enumerating both sides and judging a plan, against copying the same id images."""
-    model = "llama-3-70b"
-    if layout == "HND":
-        case = deployment(model, {"tp": 1}, {"tp": 2}, prompt=8, tokens_per_block=4)
-    else:
-        case = _tiny_heads()
+    case = _long_runs() if layout == "HND" else _tiny_heads()
     facts = gather_facts(case)
     plan = find_subject("mapping").plan(case, facts)
     assert isinstance(plan, Writes)
@@ -303,6 +299,12 @@ def judging(layout: str, runs: str, bar: float) -> Measure:
     shortest = min(int(segment.runs[:, 2].min()) for segment in plan.segments)
     detail = f"{ids / 1e6:.1f} M ids, {plan.run_count:,} runs from {shortest} B"
     return Measure(f"enumerating judge against copying the id images, {runs}", value, "x", bar, False, detail)
+
+
+def _long_runs() -> Case:
+    """HND, half of the heads of a block in one run of 512 bytes."""
+    declared = declare_gqa(4, 8, 32, 16)
+    return deployment(declared.model, {"tp": 1}, {"tp": 2}, prompt=1024, tokens_per_block=2, native=declared.native)
 
 
 def _tiny_heads() -> Case:
