@@ -14,7 +14,6 @@ import numpy as np
 
 from oracle.model.buffers import LayerGroup
 from oracle.model.case import Case
-from oracle.truth.blocks import FORBIDDEN
 from oracle.truth.fill import fill_destination, fill_source
 from oracle.truth.identity import global_bytes, place_of_offset
 from oracle.truth.pairing import paired_sources
@@ -142,7 +141,7 @@ class Truth(Frame):
 
     ``source`` (int64): the id of every source byte. ``due`` (int64): the id due at every destination
     byte, NEVER where nothing may come. ``klass`` (uint8): forbidden, optional, due or native only. ``elected``
-    (int16 or wider): the source rank that must send it, -1 for none. ``owner`` (the same): the request that the
+    (int8 or wider): the source rank that must send it, -1 for none. ``owner`` (the same): the request that the
     byte is of, -1 for none.
     """
 
@@ -164,7 +163,7 @@ def enumerate_sides(case: Case, padding: str) -> Truth:
     """Enumerate both sides of ``case`` afresh; the latest results are kept."""
     frame = frame_of(case)
     most = max(case.context.topology.size, len(case.requests))
-    narrow = np.int16 if most < 1 << 15 else np.int32
+    narrow = np.int8 if most < 1 << 7 else np.int16 if most < 1 << 15 else np.int32
     truth = Truth(
         case,
         frame.context,
@@ -176,7 +175,7 @@ def enumerate_sides(case: Case, padding: str) -> Truth:
         frame.lost,
         np.full(frame.context.size, FOREIGN, dtype=np.int64),
         np.full(frame.generation.size, NEVER, dtype=np.int64),
-        np.full(frame.generation.size, FORBIDDEN, dtype=np.uint8),
+        np.zeros(frame.generation.size, dtype=np.uint8),  # FORBIDDEN, and no memory touched for it
         np.full(frame.generation.size, -1, dtype=narrow),
         np.full(frame.generation.size, -1, dtype=narrow),
         {},
