@@ -1,4 +1,4 @@
-"""Which groups may be native only, and what a case file says of them."""
+"""Which groups may be native only, what a case file says of them, and what does not ask for them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from differential.subjects.compatibility.configuration import configuration_of
+from differential.subjects.mapping import Pages, check_compatible
 from oracle.model.buffers import Model
 from oracle.model.codec import case_id, decode, encode, to_plain
 from oracle.model.errors import InvalidCase, MalformedFile
+from oracle.model.sides import lay_out
 from tests.small_cases import group
 from tests.test_native_auxiliary import items, served
 
@@ -46,3 +49,19 @@ def test_only_whole_buffers_of_the_request_on_all_layers_may_be_native_only() ->
         Model(3, (group(whole, name="aux", state=True, native_only=True),))
     with pytest.raises(InvalidCase, match="alike on both sides"):
         served("tp1", "tp1", generation_side={"element_bits": (("tokens", 16),)})
+
+
+def test_a_handshake_passes_over_them() -> None:
+    case = served("tp2", "tp4")
+    moving = configuration_of(case, "context").moving(case.generation)
+    assert {role for _, role in moving} == {"key", "value"}
+
+
+def test_the_mapping_does_not_ask_whether_the_other_side_declares_them() -> None:
+    case, plain = served("tp2", "tp4"), served("tp2", "tp4", auxiliary_too=False)
+    sides = [
+        Pages(each.model, getattr(each, side), lay_out(each, side).tables)
+        for each, side in ((case, "context"), (plain, "generation"), (plain, "context"), (case, "generation"))
+    ]
+    assert check_compatible(sides[0], sides[1]) is None
+    assert check_compatible(sides[2], sides[3]) is None

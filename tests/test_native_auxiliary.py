@@ -15,8 +15,7 @@ from differential.engines.host import HostEngine
 from differential.engines.memory import carry, compare_memory
 from differential.managers.tables import gather_facts
 from differential.runner import run_case
-from differential.subjects.compatibility.configuration import configuration_of
-from differential.subjects.mapping import Mapping, Pages, check_compatible
+from differential.subjects.mapping import Mapping
 from differential.subjects.native import auxiliary, election, make
 from differential.subjects.native.rank_info import RankInfo
 from oracle.model.buffers import LayerGroup, Model
@@ -24,7 +23,6 @@ from oracle.model.case import Case, Native, Request, SlotList, Slots
 from oracle.model.instance import Without
 from oracle.model.layers import LayerSet
 from oracle.model.pages import Entry
-from oracle.model.sides import lay_out
 from oracle.model.writes import Refusal, Segment, Writes
 from oracle.truth.intervals import judge_intervals
 from oracle.truth.judge import judge
@@ -384,19 +382,3 @@ def test_a_verdict_is_not_passed_on_to_a_sender_that_has_more_to_bring() -> None
     assert result.alike == {"forgetful": "mapping"}
     assert result.verdicts["mapping"].outcome is Outcome.PASS
     assert result.verdicts["forgetful"].counts == {Kind.MISSING: 2 * BYTES}
-
-
-def test_a_handshake_passes_over_them() -> None:
-    case = served("tp2", "tp4")
-    moving = configuration_of(case, "context").moving(case.generation)
-    assert {role for _, role in moving} == {"key", "value"}
-
-
-def test_the_mapping_does_not_ask_whether_the_other_side_declares_them() -> None:
-    case, plain = served("tp2", "tp4"), served("tp2", "tp4", auxiliary_too=False)
-    sides = [
-        Pages(each.model, getattr(each, side), lay_out(each, side).tables)
-        for each, side in ((case, "context"), (plain, "generation"), (plain, "context"), (case, "generation"))
-    ]
-    assert check_compatible(sides[0], sides[1]) is None
-    assert check_compatible(sides[2], sides[3]) is None
