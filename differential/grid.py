@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from differential.ledger import Checked, check_case
 from differential.runner import Verdict
 from differential.subjects.protocol import Subject
-from oracle.model.case import Case, Request, Slots
+from oracle.model.case import SIDES, Case, Request, Slots
 from oracle.model.errors import InvalidCase
 from oracle.model.instance import Instance
 from oracle.model.topology import Topology
@@ -21,7 +21,8 @@ from strategies import kinds as registry
 from strategies.instances import has_heads
 from strategies.kinds import gqa, mla
 from strategies.kinds.protocol import Declaration, Kind
-from strategies.topologies import NAMED_GRIDS, Grid, Shape, check_allowed, cuts, even_cut
+from strategies.requests import lengths_of
+from strategies.topologies import NAMED_GRIDS, Grid, Shape, check_allowed, cuts, even_cut, with_extra
 
 TOKENS_PER_BLOCK = 4
 PROMPTS = (9, 12)
@@ -113,11 +114,17 @@ def _cell(manager: Manager, kind: Kind, grid: Grid) -> GridCell:
         declaration = kind.decode(kind.scope[0], around)
     model = declaration.model
     context, generation = (
-        _topology(shape, model.layers, cut)
-        for shape, cut in zip((grid.context, grid.generation), manager.cut, strict=True)
+        _topology(shape, model.layers - declaration.extra, cut, declaration.extra_of(side))
+        for side, shape, cut in zip(SIDES, (grid.context, grid.generation), manager.cut, strict=True)
     )
     requests = tuple(
-        Request(number, prompt, last * (context.data_parallel - 1), last * (generation.data_parallel - 1))
+        Request(
+            number,
+            prompt,
+            last * (context.data_parallel - 1),
+            last * (generation.data_parallel - 1),
+            tuple((name, prompt - 1) for name in lengths_of(model)),
+        )
         for number, (prompt, last) in enumerate(zip(PROMPTS, (0, 1), strict=True))
     )
     case = Case(
@@ -128,8 +135,9 @@ def _cell(manager: Manager, kind: Kind, grid: Grid) -> GridCell:
                 TOKENS_PER_BLOCK,
                 manager.layout if has_heads(model) else "",
                 packing=tuple((group.name, manager.packing) for group in model.groups) if manager.packing else (),
+                without=without,
             )
-            for topology in (context, generation)
+            for topology, without in zip((context, generation), declaration.without, strict=True)
         ),
         requests,
         slots=Slots(mul=2, add=1),
@@ -139,11 +147,11 @@ def _cell(manager: Manager, kind: Kind, grid: Grid) -> GridCell:
     return GridCell(manager.name, grid.context, grid.generation, case)
 
 
-def _topology(shape: Shape, layers: int, cut: int) -> Topology:
+def _topology(shape: Shape, layers: int, cut: int, extra: int) -> Topology:
     if not cut or shape.pp == 1:
-        return shape.topology(even_cut(layers, shape.pp))
+        return shape.topology(with_extra(even_cut(layers, shape.pp), extra))
     full = [stages for stages in cuts(layers, shape.pp) if 0 not in stages]
-    return shape.topology(full[cut % len(full)])
+    return shape.topology(with_extra(full[cut % len(full)], extra))
 
 
 @dataclass(slots=True)

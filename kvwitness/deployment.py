@@ -30,8 +30,9 @@ class Deployment:
     context: str = ""
     generation: str = ""
     prompt: int = 4096
-    tokens_per_block: int = 32
+    tokens_per_block: int | None = None
     layout: str = "HND"
+    element_bits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,7 @@ def build(wanted: Deployment) -> Case:
         sides["generation"],
         prompt=wanted.prompt,
         tokens_per_block=wanted.tokens_per_block,
+        element_bits=wanted.element_bits,
         native=native,
     )
     if any(on_rank.values()):

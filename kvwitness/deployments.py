@@ -249,7 +249,8 @@ def render(table: Mapping[str, Sequence[TableRow]], command: str) -> Iterator[st
     for name, found in table.items():
         kind, model = find_model(name)
         names = [other for other, _ in found[0].others]
-        extra = f" and {model.extra} appended" if model.extra else ""
+        appended = model.declare().extra
+        extra = f" and {appended} appended" if appended else ""
         yield ""
         yield f"## {model.title}"
         yield ""

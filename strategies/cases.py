@@ -13,7 +13,7 @@ from strategies import numbers as n
 from strategies.instances import draw_instances
 from strategies.kinds.protocol import Declaration, Kind, Surroundings
 from strategies.numbers import WIDTH, Numbers
-from strategies.requests import draw_requests
+from strategies.requests import draw_lengths, draw_requests, lengths_of
 from strategies.topologies import Grid, check_allowed, draw_grid, draw_topologies, least_layers
 
 _NUMBERS = st.binary(min_size=WIDTH, max_size=WIDTH)
@@ -69,11 +69,12 @@ def decode(numbers: Sequence[int], *, kinds: Sequence[Kind] | None = None, grid:
     else:
         around = grid.surroundings(layers)
     declaration = _declare(kind, own, around)
-    model = declaration.model
-    topologies = draw_topologies(read, grid, model.layers)
-    context, generation = draw_instances(read, model, topologies, tokens_per_block)
+    topologies = draw_topologies(read, grid, declaration)
+    context, generation = draw_instances(read, declaration, topologies, tokens_per_block)
+    if names := lengths_of(declaration.model):
+        requests = draw_lengths(read, requests, names, tokens_per_block)
     return Case(
-        model,
+        declaration.model,
         context,
         generation,
         requests,

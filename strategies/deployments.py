@@ -12,6 +12,8 @@ from oracle.model.instance import LAYOUTS, Instance
 from oracle.model.topology import Topology
 from strategies.instances import has_heads
 from strategies.kinds import find_model
+from strategies.kinds.protocol import Declaration
+from strategies.requests import lengths_of
 from strategies.topologies import Shape, check_allowed, even_cut
 
 PARAMETERS = ("tp", "pp", "cp", "dp", "layout")
@@ -26,10 +28,11 @@ def deployment(
     generation: Mapping[str, object],
     *,
     prompt: int | Sequence[int],
-    tokens_per_block: int = 32,
+    tokens_per_block: int | None = None,
     layout: str = "HND",
-    element_bits: int = 16,
+    element_bits: int | None = None,
     cached: int = 0,
+    lengths: Mapping[str, int] | None = None,
     native: Native | None = None,
     slots: Slots | None = None,
 ) -> Case:
@@ -40,6 +43,9 @@ def deployment(
     the first ones longer by a layer; extra layers (MTP) then stand on the last one, as they do where the stages are
     listed without them. ``prompt`` is the length of a request in tokens, or the lengths of several; under attention DP
     the i-th request is on rank i. ``cached`` are the tokens that the generation side had already of each request.
+    ``tokens_per_block`` and ``element_bits`` are the model's usual ones unless given, 32 for a ``Model``. ``lengths``
+    are further lengths of each request in tokens, such as ``encoder``; those that the model needs and that are not
+    given are as long as the prompt.
 
     Raises ``InvalidCase`` that names the parameter and says what would be accepted.
 
@@ -47,29 +53,43 @@ def deployment(
     >>> case.generation.topology.stages
     (27, 27, 26)
     """
-    kind, extra = None, 0
+    kind = None
     if isinstance(model, str):
         kind, published = find_model(model)
         declaration = published.declare(element_bits)
-        model, native, extra = declaration.model, declaration.native, published.extra
-    elif not isinstance(model, Model):
+        tokens_per_block = published.block_length(tokens_per_block)
+    elif isinstance(model, Model):
+        declaration = Declaration(model, native)
+        tokens_per_block = 32 if tokens_per_block is None else tokens_per_block
+    else:
         raise InvalidCase("model", model, "expected the name of a published model, or a Model")
+    model = declaration.model
     sides = []
-    for side, parameters in (("context", context), ("generation", generation)):
-        topology, own_layout = _side(side, parameters, model.layers, extra, layout)
+    for (side, parameters), without in zip(
+        (("context", context), ("generation", generation)), declaration.without, strict=True
+    ):
+        extra = declaration.extra_of(side)
+        topology, own_layout = _side(side, parameters, model.layers - declaration.extra + extra, extra, layout)
         if kind is not None:
             check_allowed(kind, Shape.of(topology), side)
-        sides.append(Instance(topology, tokens_per_block, own_layout if has_heads(model) else ""))
+        own_layout = own_layout if has_heads(model) else ""
+        sides.append(Instance(topology, tokens_per_block, own_layout, without=without))
     prompts = (prompt,) if isinstance(prompt, int) else tuple(prompt)
     for tokens in prompts:
         require_whole("prompt", tokens, least=1)
     require_whole("cached", cached)
+    for name, tokens in (lengths or {}).items():
+        if name not in lengths_of(model):
+            accepted = ", ".join(lengths_of(model)) or "none: the groups of the model are as long as the prompt"
+            raise InvalidCase("lengths", name, f"expected {accepted}")
+        require_whole(f"lengths of {name}", tokens)
     requests = tuple(
         Request(
             index,
             tokens,
             index % sides[0].topology.data_parallel,
             index % sides[1].topology.data_parallel,
+            tuple((name, (lengths or {}).get(name, tokens)) for name in lengths_of(model)),
             generation=SideState(min(cached, tokens)),
         )
         for index, tokens in enumerate(prompts)
@@ -80,7 +100,7 @@ def deployment(
         sides[1],
         requests,
         slots=slots or Slots(),
-        native=native,
+        native=declaration.native,
         kind=kind.name if kind else "",
     )
 

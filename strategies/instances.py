@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 from oracle.model.buffers import Model
-from oracle.model.instance import Instance
+from oracle.model.instance import Instance, Without
 from oracle.model.topology import Topology
 from strategies import numbers as n
+from strategies.kinds.protocol import Declaration
 from strategies.numbers import Numbers
 
 LAYOUTS = (("HND", "HND"), ("NHD", "NHD"), ("HND", "NHD"), ("NHD", "HND"))
@@ -59,6 +60,7 @@ def make_instance(
     reverse: bool = False,
     packing: str = "coalesced",
     other_width: bool = False,
+    without: tuple[Without, ...] = (),
 ) -> Instance:
     """An instance of ``model``, whose groups are all packed alike; ``layout`` is left out where there are no heads."""
     return _instance(
@@ -68,6 +70,7 @@ def make_instance(
         tuple(range(model.layers - 1, -1, -1)) if reverse and model.layers > 1 else (),
         _other_width(model) if other_width else (),
         _packing(model, packing) if packing != "coalesced" else (),
+        without,
     )
 
 
@@ -79,6 +82,7 @@ def _instance(
     layer_order: tuple[int, ...],
     element_bits: tuple[tuple[str, int], ...],
     packing: tuple[tuple[str, str], ...],
+    without: tuple[Without, ...],
 ) -> Instance:
     return Instance(
         topology,
@@ -87,13 +91,15 @@ def _instance(
         layer_order=layer_order,
         element_bits=element_bits,
         packing=packing,
+        without=without,
     )
 
 
 def draw_instances(
-    numbers: Numbers, model: Model, topologies: tuple[Topology, Topology], tokens_per_block: int
+    numbers: Numbers, declaration: Declaration, topologies: tuple[Topology, Topology], tokens_per_block: int
 ) -> tuple[Instance, Instance]:
     """The two instances of a case."""
+    model, without = declaration.model, declaration.without
     # One token a block on one side and two on the other would make a case of two tokens a block out of the simplest.
     other_block = numbers(n.OTHER_BLOCK) and tokens_per_block > 1
     layouts = LAYOUTS[numbers(n.LAYOUT)]
@@ -107,6 +113,7 @@ def draw_instances(
             layout=layouts[0],
             reverse=reversed_[0],
             packing=packings[0],
+            without=without[0],
         ),
         make_instance(
             model,
@@ -116,5 +123,6 @@ def draw_instances(
             reverse=reversed_[1],
             packing=packings[1],
             other_width=numbers(n.OTHER_WIDTH) > 0,
+            without=without[1],
         ),
     )

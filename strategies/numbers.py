@@ -104,6 +104,8 @@ GENERATION_REQUEST_DP = tuple(Number(f"generation_rank_{i}") for i in range(MOST
 SLOT_MUL = Concept("slot_mul", *[11] * 6)
 SLOT_ADD = Concept("slot_add", *[8] * 10)
 OF_KIND = tuple(Number(f"kind_number_{i}") for i in range(KIND_NUMBERS))
+LENGTH_BLOCKS = tuple(Concept(f"length_blocks_{i}", 30, 20, 6) for i in range(MOST_REQUESTS))
+LENGTH_ROWS = tuple(Concept(f"length_rows_{i}", 30, 25, 15) for i in range(MOST_REQUESTS))
 
 WIDTH = len(_SHAPE)
 """Numbers of a case."""

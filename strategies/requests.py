@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
+from oracle.model.buffers import Model
 from oracle.model.case import Content, Request, SideState
 from strategies import numbers as n
 from strategies.numbers import Numbers, pick
@@ -96,3 +98,32 @@ def _cuts(numbers: Numbers, chunks: int, prompt: int) -> tuple[int, ...]:
         return ()
     places = range(1, prompt)
     return tuple(sorted({pick(places, numbers(end)) for end in n.CHUNK_ENDS[:chunks]}))
+
+
+@lru_cache(maxsize=4096)
+def lengths_of(model: Model) -> tuple[str, ...]:
+    """The names of the lengths, besides the prompt's, that a request of ``model`` has to give."""
+    return tuple(dict.fromkeys(group.length for group in model.groups if group.length != "prompt"))
+
+
+def draw_lengths(
+    numbers: Numbers, requests: tuple[Request, ...], names: tuple[str, ...], tokens_per_block: int
+) -> tuple[Request, ...]:
+    """``requests`` with the lengths called ``names``, each near a block multiple of its own."""
+    return tuple(
+        replace(
+            request,
+            lengths=tuple(
+                (
+                    name,
+                    around(
+                        1 + numbers(n.LENGTH_BLOCKS[(place + shift) % n.MOST_REQUESTS]),
+                        numbers(n.LENGTH_ROWS[(place + shift) % n.MOST_REQUESTS]),
+                        tokens_per_block,
+                    ),
+                )
+                for shift, name in enumerate(names)
+            ),
+        )
+        for place, request in enumerate(requests)
+    )

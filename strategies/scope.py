@@ -13,7 +13,8 @@ from oracle.model.topology import Topology
 from strategies import kinds as registry
 from strategies.instances import LAYOUTS, has_heads, make_instance
 from strategies.kinds.protocol import Declaration, Kind, Surroundings
-from strategies.topologies import TENSOR_SIZES, Grid, Shape, cuts, make_topology
+from strategies.requests import lengths_of
+from strategies.topologies import TENSOR_SIZES, Grid, Shape, cuts, make_topology, with_extra
 
 CONTEXT_PARALLEL = 2
 
@@ -153,17 +154,26 @@ def _case(
 ) -> Case:
     tokens_per_block = _block(kind)
     model = declaration.model
+    prompt = _prompt(kind, Grid(Shape.of(context), Shape.of(generation)))
     # The last attention-DP rank of each side holds the request: with the first, no election would be seen.
     request = Request(
         0,
-        _prompt(kind, Grid(Shape.of(context), Shape.of(generation))),
+        prompt,
         context.data_parallel - 1,
         generation.data_parallel - 1,
+        tuple((name, prompt) for name in lengths_of(model)),
+    )
+    without = declaration.without
+    context, generation = (
+        make_topology(topology.tp, with_extra(topology.stages, extra), topology.cp, topology.attention_dp)
+        if (extra := declaration.extra_of(side))
+        else topology
+        for side, topology in (("context", context), ("generation", generation))
     )
     return Case(
         model,
-        make_instance(model, context, tokens_per_block, layout=layouts[0]),
-        make_instance(model, generation, tokens_per_block, layout=layouts[1]),
+        make_instance(model, context, tokens_per_block, layout=layouts[0], without=without[0]),
+        make_instance(model, generation, tokens_per_block, layout=layouts[1], without=without[1]),
         (request,),
         slots=_SLOTS,
         native=declaration.native,

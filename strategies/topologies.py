@@ -9,7 +9,7 @@ from itertools import product
 from oracle.model.errors import InvalidCase, require_whole
 from oracle.model.topology import Topology
 from strategies import numbers as n
-from strategies.kinds.protocol import Kind, Surroundings
+from strategies.kinds.protocol import Declaration, Kind, Surroundings
 from strategies.numbers import Concept, Numbers
 
 MOST_RANKS = 8
@@ -187,12 +187,20 @@ def least_layers(numbers: Numbers, grid: Grid) -> int:
     return least
 
 
-def draw_topologies(numbers: Numbers, grid: Grid, layers: int) -> tuple[Topology, Topology]:
-    """The topologies of both sides over ``layers`` layers: stages cut evenly, or any other way, some may be empty."""
-    return (
-        grid.context.topology(_cut(layers, grid.context.pp, numbers(n.CONTEXT_CUT))),
-        grid.generation.topology(_cut(layers, grid.generation.pp, numbers(n.GENERATION_CUT))),
-    )
+def draw_topologies(numbers: Numbers, grid: Grid, declaration: Declaration) -> tuple[Topology, Topology]:
+    """The topologies of both sides: stages cut evenly, or any other way, some may be empty; extra layers come last."""
+    layers = declaration.model.layers - declaration.extra
+    context = _cut(layers, grid.context.pp, numbers(n.CONTEXT_CUT))
+    generation = _cut(layers, grid.generation.pp, numbers(n.GENERATION_CUT))
+    if declaration.extra:
+        context = with_extra(context, declaration.extra_of("context"))
+        generation = with_extra(generation, declaration.extra_of("generation"))
+    return grid.context.topology(context), grid.generation.topology(generation)
+
+
+def with_extra(stages: tuple[int, ...], extra: int) -> tuple[int, ...]:
+    """``stages`` with ``extra`` more layers on the last one."""
+    return (*stages[:-1], stages[-1] + extra)
 
 
 def _cut(layers: int, stages: int, uneven: int) -> tuple[int, ...]:

@@ -97,7 +97,7 @@ def test_every_model_meets_what_the_table_promises(name: str) -> None:
         assert {topology.tp for topology in topologies} == set(SIZES)
         assert {topology.pp for topology in topologies} == {1, 2, 4}
         spreads = {max(topology.stages) - min(topology.stages) for topology in topologies if topology.pp > 1}
-        assert min(spreads) <= 1 + find_model(name)[1].extra and max(spreads) > 2, "cut evenly and unevenly"
+        assert min(spreads) <= 1 + find_model(name)[1].declare().extra and max(spreads) > 2, "cut evenly and unevenly"
         assert {topology.attention_dp for topology in topologies} == {True, False}
     assert {case.generation.topology.cp for case in cases} == {1, 2}
     assert {(case.context.topology.tp, case.generation.topology.tp) for case in cases} == set(product(SIZES, SIZES))

@@ -183,7 +183,7 @@ def test_a_published_model_says_where_its_figures_come_from(model: PublishedMode
     assert model.name == model.name.lower()
     declaration = model.declare()
     assert isinstance(declaration.model, Model)
-    assert declaration.model.layers == model.layers + model.extra
+    assert declaration.model.layers == model.layers + declaration.extra
     with pytest.raises(InvalidCase, match=f"element bits of {model.name} = 3"):
         model.declare(3)
 

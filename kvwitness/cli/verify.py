@@ -25,7 +25,7 @@ OUT = "witnesses"
 
 OF_A_SEARCH = ("kind_names", "examples", "seconds", "scope", "seed", "jobs")
 OF_NO_GRID = ("examples", "seconds", "scope", "seed", "jobs", "fault", "engine", "device")
-OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "layout")
+OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "element_bits", "layout")
 
 
 @click.command("verify")
@@ -63,7 +63,8 @@ OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "layou
 @click.option("--context", default="", metavar="SPLIT", help="How the sender is split: tp=4,pp=2,cp=1,dp=on.")
 @click.option("--generation", default="", metavar="SPLIT", help="How the receiver is split.")
 @click.option("--prompt", type=int, default=4096, show_default=True, help="Tokens of the deployment's request.")
-@click.option("--tokens-per-block", type=int, default=32, show_default=True, help="Tokens of a block.")
+@click.option("--tokens-per-block", type=int, help="Tokens of a block; default: as the model is usually run.")
+@click.option("--element-bits", type=int, help="Bits of a K/V element; default: as the model is usually run.")
 @click.option("--layout", default="hnd", show_default=True, help="hnd, nhd, or context=nhd,generation=hnd.")
 @click.pass_context
 def command(
@@ -86,7 +87,8 @@ def command(
     context: str,
     generation: str,
     prompt: int,
-    tokens_per_block: int,
+    tokens_per_block: int | None,
+    element_bits: int | None,
     layout: str,
 ) -> int:
     """Judge where every byte goes, and compare subjects: the small scope in full, then random cases.
@@ -99,7 +101,7 @@ def command(
     given = {name for name in here.params if here.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     if model is not None:
         _refuse(given, (*OF_A_SEARCH, "grid"), "--model judges one deployment")
-        wanted = Deployment(model, context, generation, prompt, tokens_per_block, layout)
+        wanted = Deployment(model, context, generation, prompt, tokens_per_block, layout, element_bits)
         return run_deployment(wanted, judged, out, as_object)
     if grid is not None:
         _refuse(given, OF_NO_GRID, "--grid judges its own cases")

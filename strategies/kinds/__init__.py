@@ -17,7 +17,7 @@ from strategies.kinds.protocol import Kind, PublishedModel
 from strategies.numbers import KIND_NUMBERS
 
 GROUP = "kvwitness.kinds"
-SUPPORT = ("protocol", "fitting")
+SUPPORT = ("protocol", "fitting", "pieces", "recurrent")
 
 
 @lru_cache(maxsize=1)

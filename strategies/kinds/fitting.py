@@ -35,3 +35,16 @@ def draw_heads(number: int, around: Surroundings, bound: int) -> int:
 def divisible(unit: int, parts: tuple[int, int]) -> int:
     """The ``unit``-th size that cuts into equal shares on both sides: a multiple of both numbers of ``parts``."""
     return unit * lcm(*parts)
+
+
+def draw_window(number: int, around: Surroundings) -> int:
+    """The window in tokens that ``number`` in 0..7 selects, placed a few blocks back from the longest prompt.
+
+    Where the prompt is long enough, as many blocks of it are out of the window as stand here, the window ending exactly
+    at a block, a token further or a token earlier; 7 selects one that the prompt does not fill. A kind that calls this
+    must say that it ``places``; windows of two numbers may be equal.
+    """
+    if number == 7:
+        return around.prompt + 1
+    blocks, beside = ((1, 0), (1, -1), (0, 1), (2, 0), (2, -1), (1, 1), (0, 0))[number]
+    return max(1, around.prompt + 1 - blocks * around.tokens_per_block + beside)

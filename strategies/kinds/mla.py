@@ -13,11 +13,11 @@ NATIVE = Native((("all", "indexed"),))
 DIMS = (1, 2, 3, 4, 5, 6, 8, 12)
 
 
-def declare(layers: int, dim: int, bits: int) -> Declaration:
-    """A latent of ``dim`` elements a token on each of ``layers`` layers."""
+def declare(layers: int, dim: int, bits: int, extra: int = 0) -> Declaration:
+    """A latent of ``dim`` elements a token on each of ``layers`` layers, the last ``extra`` of them MTP layers."""
     part = Part((Axis("T", tokens_per_row=1), Axis("D", dim)), bits)
     key = Buffer("key", LayerSet(tuple(range(layers))), (part,))
-    return Declaration(Model(layers, (LayerGroup("kv", GroupKind.PAGED, (key,)),)), NATIVE)
+    return Declaration(Model(layers, (LayerGroup("kv", GroupKind.PAGED, (key,)),)), NATIVE, extra)
 
 
 def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
@@ -37,10 +37,9 @@ KIND = Kind(
             "deepseek-v3",
             "DeepSeek-V3",
             61,
-            lambda bits: declare(62, 576, bits),
+            lambda bits: declare(62, 576, bits, 1),
             "61 layers, one MTP layer on the last stage, latent 512 and rope 64",
             "config in part",
-            extra=1,
         ),
     ),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from oracle.model.buffers import Model
 from oracle.model.case import Native
 from oracle.model.errors import InvalidCase, require_whole
+from oracle.model.instance import Without
 
 EVIDENCE = ("config", "config in part", "source", "general knowledge")
 """Seen in a public copy of the model's config, wholly or in part; read in code that pins it; not looked up."""
@@ -15,10 +16,23 @@ EVIDENCE = ("config", "config in part", "source", "general knowledge")
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A model and the legacy sender's declaration for it; ``native`` None: no legacy rule exists."""
+    """A model and the legacy sender's declaration for it; ``native`` None: no legacy rule exists.
+
+    The last ``extra`` layers (MTP, draft) stand on the last pipeline stage, whatever the cut of those before them.
+    ``without``: what (context, generation) lacks of the optional buffers and draft layers. A side that lacks all of
+    its extra layers has no such layers at all.
+    """
 
     model: Model
     native: Native | None
+    extra: int = 0
+    without: tuple[tuple[Without, ...], tuple[Without, ...]] = ((), ())
+
+    def extra_of(self, side: str) -> int:
+        """How many extra layers the stages of ``side`` hold."""
+        lacking = {layer for lack in self.without[side == "generation"] for layer in lack.layers}
+        layers = range(self.model.layers - self.extra, self.model.layers)
+        return 0 if all(layer in self.model.draft and layer in lacking for layer in layers) else self.extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +55,10 @@ class Surroundings:
 class PublishedModel:
     """A model that people deploy.
 
-    ``layers`` are cut into pipeline stages; the ``extra`` layers after them (MTP) stand on the last stage. ``build``
-    takes the bits of a K/V element. ``source`` says where the figures come from and ``evidence`` how far to trust them,
-    one of ``EVIDENCE``.
+    ``layers`` are cut into pipeline stages; the extra layers that the declaration has after them (MTP) stand on the
+    last stage. ``build`` takes the bits of a K/V element, the first of ``element_bits`` unless told otherwise.
+    ``tokens_per_block``: the block lengths it can have, the usual one first; empty: any, usually 32. ``source`` says
+    where the figures come from and ``evidence`` how far to trust them, one of ``EVIDENCE``.
     """
 
     name: str
@@ -52,19 +67,30 @@ class PublishedModel:
     build: Callable[[int], Declaration]
     source: str
     evidence: str
-    extra: int = 0
     element_bits: tuple[int, ...] = (16, 8)
+    tokens_per_block: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.evidence not in EVIDENCE:
             raise InvalidCase(f"evidence of {self.name}", self.evidence, f"expected one of {', '.join(EVIDENCE)}")
 
-    def declare(self, bits: int = 16) -> Declaration:
-        """The declaration with K/V elements of ``bits`` bits."""
+    def declare(self, bits: int | None = None) -> Declaration:
+        """The declaration with K/V elements of ``bits`` bits; ``None``: the usual width."""
+        if bits is None:
+            bits = self.element_bits[0]
         if bits not in self.element_bits:
             accepted = ", ".join(map(str, self.element_bits))
             raise InvalidCase(f"element bits of {self.name}", bits, f"expected one of {accepted}")
         return self.build(bits)
+
+    def block_length(self, tokens: int | None = None) -> int:
+        """``tokens``, checked, or the usual number of tokens per block."""
+        allowed = self.tokens_per_block
+        if tokens is None:
+            return allowed[0] if allowed else 32
+        if allowed and tokens not in allowed:
+            raise InvalidCase("tokens_per_block", tokens, f"{self.name} has {' or '.join(map(str, allowed))}")
+        return tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,9 +102,9 @@ class Kind:
     that must divide are fitted to the surroundings, see ``strategies.kinds.fitting``. ``scope`` are the numbers that
     the small scope enumerates, most telling first.
 
-    ``layers`` are the fewest and the most layers of a small model, ``tokens_per_block`` the block lengths it can have,
-    simplest first. ``stages``, ``helix`` and ``attention_dp`` say whether it can be split so at all. ``places``: it
-    places something, such as a window, relative to the prompt.
+    ``layers`` are the fewest and the most layers of a small model, the declaration's extra ones not counted;
+    ``tokens_per_block`` the block lengths it can have, simplest first. ``stages``, ``helix`` and ``attention_dp`` say
+    whether it can be split so at all. ``places``: it places something, such as a window, relative to the prompt.
     """
 
     name: str

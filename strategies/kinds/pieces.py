@@ -1,0 +1,68 @@
+"""Buffers that several kinds declare: keys and values split by heads, latents, and rows that all ranks hold alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oracle.model.axes import Axis, Split
+from oracle.model.buffers import Buffer, GroupKind, LayerGroup, Part
+from oracle.model.layers import LayerSet
+
+TOKENS = Axis("T", tokens_per_row=1)
+
+
+def layers(ids: Iterable[int]) -> LayerSet:
+    """The set of the layers ``ids``."""
+    return LayerSet.of(ids)
+
+
+def by_heads(role: str, on: LayerSet, heads: int, dim: int, bits: int) -> Buffer:
+    """``heads`` heads of ``dim`` elements a token, split over the tensor ranks."""
+    return Buffer(role, on, (Part((Axis("H", heads, Split.HEADS), TOKENS, Axis("D", dim)), bits),))
+
+
+def key_value(on: LayerSet, heads: int, dim: int, bits: int, value_dim: int = 0) -> tuple[Buffer, Buffer]:
+    """A key and a value of ``heads`` heads of ``dim`` elements; ``value_dim`` where the value's differs."""
+    return by_heads("key", on, heads, dim, bits), by_heads("value", on, heads, value_dim or dim, bits)
+
+
+def rows(
+    role: str, on: LayerSet, dim: int, bits: int, *, tokens_per_row: int = 1, ids: tuple[int, int] = (1, 0)
+) -> Buffer:
+    """``dim`` elements in each row of ``tokens_per_row`` tokens, the same on every tensor rank."""
+    tokens = TOKENS if tokens_per_row == 1 else Axis("T", tokens_per_row=tokens_per_row)
+    return Buffer(role, on, (Part((tokens, Axis("D", dim)), bits),), ids=ids)
+
+
+def footer(
+    role: str,
+    on: LayerSet,
+    data: int,
+    tail: int,
+    *,
+    tokens_per_row: int = 1,
+    sub_rows: int = 0,
+    ids: tuple[int, int] = (1, 0),
+) -> Buffer:
+    """Rows of ``data`` bytes and after all of them rows of ``tail`` bytes; ``sub_rows``: rows of a sub-page."""
+    tokens = TOKENS if tokens_per_row == 1 else Axis("T", tokens_per_row=tokens_per_row)
+    parts = (Part((tokens, Axis("B", data)), 8), Part((tokens, Axis("B", tail)), 8))
+    return Buffer(role, on, parts, sub_rows=sub_rows, ids=ids)
+
+
+def records(role: str, on: LayerSet, size: int, *, tokens_per_row: int = 1, ids: tuple[int, int] = (1, 0)) -> Buffer:
+    """Opaque rows of ``size`` bytes, the same on every tensor rank."""
+    tokens = TOKENS if tokens_per_row == 1 else Axis("T", tokens_per_row=tokens_per_row)
+    return Buffer(role, on, (Part((tokens, Axis("B", size)), 8),), ids=ids)
+
+
+def paged(
+    name: str, buffers: Iterable[Buffer], window: int | None = None, *, domain: str = "", length: str = "prompt"
+) -> LayerGroup:
+    """A layer group of one slot a block."""
+    return LayerGroup(name, GroupKind.PAGED, tuple(buffers), window, domain=domain, length=length)
+
+
+def state(name: str, buffers: Iterable[Buffer]) -> LayerGroup:
+    """A layer group of one slot a request."""
+    return LayerGroup(name, GroupKind.STATE, tuple(buffers))
