@@ -121,18 +121,19 @@ def rates() -> Iterator[Measure]:
     A case that a subject refuses is not counted, and neither is the time that it took.
     """
     judged = subjects()
-    dense = [kind.name for kind in kinds() if kind.name in DENSE]
-    drawn, undrawn = [], []
-    sizes: list[Case] = []
-    for number in range(ROUNDS):
-        counted = _Counted(judged)
-        counted.timing.whole = timed(lambda n=number, c=counted: _draw(dense, n, c), time.process_time)
-        undrawn.append(counted.timing.served / counted.timing.judging)
-        drawn.append(counted.timing.rate())
-        sizes += counted.cases
-    detail = f"{' and '.join(subject.name for subject in judged)}; {spread_of(sizes)}"
-    yield Measure("draw + plan + judge + compare, dense kinds", median(drawn), "cases/s", 500, True, detail)
-    yield Measure("plan + judge + compare, dense kinds", median(undrawn), "cases/s", 1000, True, detail)
+    every = tuple(kind.name for kind in kinds())
+    for which, names, bars in (("dense", DENSE, (500, 1000)), ("all", every, (250, None))):
+        drawn, undrawn = [], []
+        sizes: list[Case] = []
+        for number in range(ROUNDS):
+            counted = _Counted(judged)
+            counted.timing.whole = timed(lambda n=number, c=counted, k=names: _draw(k, n, c), time.process_time)
+            undrawn.append(counted.timing.served / counted.timing.judging)
+            drawn.append(counted.timing.rate())
+            sizes += counted.cases
+        detail = f"{' and '.join(subject.name for subject in judged)}; {spread_of(sizes)}"
+        yield Measure(f"draw + plan + judge + compare, {which} kinds", median(drawn), "cases/s", bars[0], True, detail)
+        yield Measure(f"plan + judge + compare, {which} kinds", median(undrawn), "cases/s", bars[1], True, detail)
 
 
 class _Counted:
@@ -182,13 +183,12 @@ def spread_of(drawn: list[Case]) -> str:
 
 
 def small_scopes() -> Iterator[Measure]:
-    """Seconds for the whole small scope of each dense kind."""
+    """Seconds for the whole small scope of each kind."""
     judged = subjects()
     for kind in kinds():
-        if kind.name in DENSE:
-            listed = list(small_scope(kind))
-            seconds = timed(lambda c=listed: [check_case(case, judged) for case in c], time.process_time)
-            yield Measure(f"small scope of {kind.name}", seconds, "s", 4, False, f"{len(listed):,} cases")
+        listed = list(small_scope(kind))
+        seconds = timed(lambda c=listed: [check_case(case, judged) for case in c], time.process_time)
+        yield Measure(f"small scope of {kind.name}", seconds, "s", 4, False, f"{len(listed):,} cases")
 
 
 # ---- planning

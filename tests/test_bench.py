@@ -8,6 +8,7 @@ import pytest
 
 from kvwitness import bench
 from kvwitness.bench import Measure
+from strategies.kinds import kinds
 from tests.face import Shell
 
 
@@ -64,19 +65,21 @@ def test_a_missed_bar_is_seen(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> 
 def test_rates_come_with_the_sizes_of_the_drawn_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "ROUNDS", 1)
     monkeypatch.setattr(bench, "CASES", 40)
-    drawn, undrawn = bench.rates()
-    for measure in (drawn, undrawn):
+    measures = list(bench.rates())
+    assert [measure.bar for measure in measures] == [500, 1000, 250, None]
+    for measure in measures:
         assert measure.value > 0
         assert "mapping and native; ranks 2/" in measure.detail
         assert ", layers 1/" in measure.detail
         assert ", blocks 1/" in measure.detail
 
 
-def test_cases_of_a_rate_are_as_large_as_the_bars_ask() -> None:
+@pytest.mark.parametrize("names", [bench.DENSE, tuple(kind.name for kind in kinds())], ids=("dense kinds", "all kinds"))
+def test_cases_of_a_rate_are_as_large_as_the_bars_ask(names: tuple[str, ...]) -> None:
     """A rate counts only where the median case has at least 6 ranks, 2 layers and 3 blocks."""
     drawn: list = []
     for number in range(4):
-        bench._draw(bench.DENSE, number, drawn.append)
+        bench._draw(names, number, drawn.append)
     sizes = [size.split(" ")[1].split("/") for size in bench.spread_of(drawn).split(", ")]
     medians = [int(median) for _, median, _ in sizes]
     assert medians[0] >= 6
