@@ -26,6 +26,14 @@ def key_value(on: LayerSet, heads: int, dim: int, bits: int, value_dim: int = 0)
     return by_heads("key", on, heads, dim, bits), by_heads("value", on, heads, value_dim or dim, bits)
 
 
+def block_scales(on: LayerSet, heads: int, blocks: int, value_blocks: int = 0) -> tuple[Buffer, Buffer]:
+    """A scale of one byte for each of the ``blocks`` that a head of a key, and of a value, is quantized in."""
+    return (
+        by_heads("key_block_scale", on, heads, blocks, 8),
+        by_heads("value_block_scale", on, heads, value_blocks or blocks, 8),
+    )
+
+
 def rows(
     role: str, on: LayerSet, dim: int, bits: int, *, tokens_per_row: int = 1, ids: tuple[int, int] = (1, 0)
 ) -> Buffer:
