@@ -1,4 +1,4 @@
-"""MiniMax M3: an index key on sparse layers, whole on every rank beside keys and values split by heads (spec: kinds)."""
+"""MiniMax M3: on sparse layers an index key, whole on every rank, beside K/V split by heads (spec: kinds)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def declare(
     draft: int = 0,
     draft_heads: int = 1,
 ) -> Declaration:
-    """``heads`` K/V heads of ``dim`` elements on ``total`` layers, an index key of ``index_dim`` on the ``sparse`` ones.
+    """``heads`` K/V heads of ``dim`` elements on ``total`` layers, an index key of ``index_dim`` on ``sparse`` ones.
 
     K/V of 4 bits come with a scale of a byte for every ``scaled`` elements. ``index_value``: the optional value of the
     indexer, which stands outside the pools of the manager and never moves. ``draft``: Eagle-3 layers after the
