@@ -17,7 +17,7 @@ from strategies.kinds.protocol import Kind, PublishedModel
 from strategies.numbers import KIND_NUMBERS
 
 GROUP = "kvwitness.kinds"
-SUPPORT = ("protocol", "fitting", "pieces", "recurrent")
+SUPPORT = ("protocol", "fitting", "pieces", "recurrent", "compressed")
 
 
 @lru_cache(maxsize=1)

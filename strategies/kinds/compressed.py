@@ -1,0 +1,94 @@
+"""Compressed attention: several retentions on one layer, and rows that stand for several tokens (spec: kinds, V4).
+
+A layer of ratio 0 has a window cache alone. One of a higher ratio also has a cache of one row for so many tokens, and
+keeps the states of its compressor for the tokens of the row to come. The finest ratio has an index besides, and its
+compressor overlaps: its states are twice as wide and reach twice as far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oracle.model.axes import Axis
+from oracle.model.buffers import Buffer, LayerGroup, Model, Part, Placement
+from oracle.model.layers import LayerSet
+from strategies.kinds.pieces import layers, paged
+
+SWA, STATES, MAIN, INDEX = (7, 0), (7, 1), (7, 5), (7, 6)
+"""Ids of the seven types of internal layers; an internal layer of several types goes by the first of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How a row is stored: (elements, bits of one) of each part, one part after another in a sub-page of rows."""
+
+    parts: tuple[tuple[int, int], ...]
+    sub_rows: int = 0
+
+    def buffer(
+        self,
+        role: str,
+        on: LayerSet,
+        *,
+        tokens_per_row: int = 1,
+        ids: tuple[int, int] = (1, 0),
+        place: Placement = Placement(),
+    ) -> Buffer:
+        """The buffer of such rows, the same on every rank."""
+        tokens = Axis("T", tokens_per_row=tokens_per_row)
+        parts = tuple(
+            Part((tokens, Axis("B" if len(self.parts) > 1 else "D", size)), bits) for size, bits in self.parts
+        )
+        return Buffer(role, on, parts, placement=place, sub_rows=self.sub_rows, ids=ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """How the caches of a model store their rows; ``state`` and ``index_state`` count 32-bit elements.
+
+    ``scale``: bytes of the block scales of a row of ``main``, 0 for none. ``align``: bytes that each page of a layer is
+    aligned to.
+    """
+
+    window: Rows
+    main: Rows
+    index: Rows
+    state: int
+    index_state: int
+    scale: int = 0
+    align: int = 0
+
+
+def compressed(ratios: Sequence[int], window: int, fine: int, forms: Forms) -> Model:
+    """One layer for each of ``ratios`` (0: window only), ``window`` tokens of it; ``fine`` is the ratio with an index.
+
+    Buffers that are kept equally long are in one group: the states of a coarse ratio equal to the window, for one.
+    """
+    place = Placement(align=forms.align)
+    every = layers(range(len(ratios)))
+    groups: dict[int | None, list[Buffer]] = {window: [forms.window.buffer("swa", every, ids=SWA, place=place)]}
+    groups[None] = []
+    for ratio in sorted({ratio for ratio in ratios if ratio}):
+        on = layers(layer for layer, own in enumerate(ratios) if own == ratio)
+        overlap = 2 if ratio == fine else 1
+        states = groups.setdefault(overlap * ratio, [])
+        main = [forms.main.buffer("compress", on, tokens_per_row=ratio, ids=MAIN, place=place)]
+        width = Rows(((overlap * forms.state, 32),))
+        # A coarse layer has its states with its window cache, where both are kept equally long.
+        ids = STATES if overlap * ratio != window or ratio == fine else SWA
+        states += [width.buffer(f"compressor_{what}", on, ids=ids, place=place) for what in ("kv", "score")]
+        if ratio == fine:
+            main.append(forms.index.buffer("indexer_compress", on, tokens_per_row=ratio, ids=MAIN, place=place))
+            width = Rows(((overlap * forms.index_state, 32),))
+            states += [width.buffer(f"indexer_compressor_{what}", on, ids=ids, place=place) for what in ("kv", "score")]
+        if forms.scale:
+            scale = Rows(((forms.scale, 8),))
+            main.append(scale.buffer("compress_block_scale", on, tokens_per_row=ratio, ids=MAIN, place=place))
+        groups[None] += main
+    return Model(len(ratios), tuple(_group(kept, window, buffers) for kept, buffers in groups.items() if buffers))
+
+
+def _group(kept: int | None, window: int, buffers: list[Buffer]) -> LayerGroup:
+    name = "full" if kept is None else "window" if kept == window else f"states_{kept}"
+    return paged(name, buffers, kept)
