@@ -48,3 +48,21 @@ def draw_window(number: int, around: Surroundings) -> int:
         return around.prompt + 1
     blocks, beside = ((1, 0), (1, -1), (0, 1), (2, 0), (2, -1), (1, 1), (0, 0))[number]
     return max(1, around.prompt + 1 - blocks * around.tokens_per_block + beside)
+
+
+WINDOWED = (
+    lambda count: range(0, count, 2),
+    lambda count: range(1, count, 2),
+    lambda count: [layer for layer in range(count) if layer % 3 != 2 and layer != count - 1],
+    lambda count: range(count - 1),
+    lambda count: range(1, count),
+    lambda count: range(count // 2),
+    lambda count: range(count // 2, count),
+    lambda count: range(count - 1, count),
+)
+"""Ways to choose, of at least two layers, those that keep a window: some, and never all."""
+
+
+def windowed_layers(count: int, which: int) -> tuple[int, ...]:
+    """The layers of ``count`` that keep a window, in the way that ``which`` selects from ``WINDOWED``."""
+    return tuple(WINDOWED[which](count))

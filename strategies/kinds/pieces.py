@@ -65,10 +65,16 @@ def records(role: str, on: LayerSet, size: int, *, tokens_per_row: int = 1, ids:
 
 
 def paged(
-    name: str, buffers: Iterable[Buffer], window: int | None = None, *, domain: str = "", length: str = "prompt"
+    name: str,
+    buffers: Iterable[Buffer],
+    window: int | None = None,
+    *,
+    sinks: int = 0,
+    domain: str = "",
+    length: str = "prompt",
 ) -> LayerGroup:
     """A layer group of one slot a block."""
-    return LayerGroup(name, GroupKind.PAGED, tuple(buffers), window, domain=domain, length=length)
+    return LayerGroup(name, GroupKind.PAGED, tuple(buffers), window, sinks, domain, length)
 
 
 def state(name: str, buffers: Iterable[Buffer]) -> LayerGroup:
