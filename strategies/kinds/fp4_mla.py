@@ -10,11 +10,15 @@ from oracle.model.buffers import Buffer, LayerGroup, Model, Move, MoveState, Par
 from oracle.model.case import Native
 from oracle.model.layers import LayerSet
 from strategies.kinds.fitting import draw_window
-from strategies.kinds.pieces import layers, paged, rows
-from strategies.kinds.protocol import Declaration, Kind, Surroundings
+from strategies.kinds.pieces import layers, paged, rows, state
+from strategies.kinds.protocol import Declaration, Kind, PublishedModel, Surroundings
+from strategies.kinds.recurrent import ATTENTION, STATE, conv, interval_mask, on_layers, ssm
 
 # A latent counts as one token-major head; what the receiver derives is not among the roles that move.
-NATIVE = Native((("all", "nhd"), ("mla_hp_tail", "replicated")), ignored=("mla_v_scale", "mla_v_packed"))
+MAPPERS = (("all", "nhd"), ("mla_hp_tail", "replicated"))
+DERIVED = ("mla_v_scale", "mla_v_packed")
+NATIVE = Native(MAPPERS, DERIVED)
+HYBRID = Native((*MAPPERS, ("ssm_state", "indexed"), ("conv_state", "sectioned")), DERIVED)
 
 CACHE, TAIL = (2, 0), (2, 1)
 """Virtual layer ids: ``2m`` of a layer's cache, ``2m+1`` of its tail."""
@@ -73,6 +77,15 @@ def declare(total: int, fallback: Iterable[int] = (), **sizes: int) -> Declarati
     return Declaration(Model(total, groups(quantized, plain, **sizes)), NATIVE)
 
 
+def declare_hybrid(mask: str, heads: int, dim: int, steps: int) -> Declaration:
+    """A layer a letter of ``mask``: FP4 latents on attention layers, state of ``heads`` heads on the recurrent ones."""
+    recurrent = on_layers(mask, STATE)
+    sections = tuple((name, heads * dim) for name in "qkv")
+    buffers = (ssm(recurrent, heads, dim, dim), conv(recurrent, sections, steps))
+    own = state("state", (replace(buffer, ids=CACHE) for buffer in buffers))
+    return Declaration(Model(len(mask), (own, *groups(on_layers(mask, ATTENTION), LayerSet()))), HYBRID)
+
+
 def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
     shape, window, fallback, packed = numbers
     stored, latent = SHAPES[shape]
@@ -103,6 +116,19 @@ KIND = Kind(
     bounds=(len(SHAPES), 8, FALLBACKS, 2),
     decode=decode,
     scope=((1, 2, 0, 1), (2, 0, 1, 1), (3, 5, 2, 0)),
+    published=(
+        PublishedModel(
+            "kimi-k3-fp4",
+            "Kimi K3 with FP4 latents",
+            93,
+            lambda bits: declare_hybrid(interval_mask(92, 4) + ATTENTION, 96, 128, 3),
+            "93 layers as those of kimi-k3, FP4 on all 24 with a latent: 640 stored elements for 512 and 64, tails "
+            "of 16 tokens, no rewind (code of the FP4 cache manager)",
+            "source",
+            element_bits=(4,),
+            tokens_per_block=(128,),
+        ),
+    ),
     tokens_per_block=(2, 4, 8),
     places=True,
 )
