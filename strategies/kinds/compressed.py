@@ -33,14 +33,14 @@ class Rows:
         *,
         tokens_per_row: int = 1,
         ids: tuple[int, int] = (1, 0),
-        place: Placement = Placement(),
+        align: int = 0,
     ) -> Buffer:
         """The buffer of such rows, the same on every rank."""
         tokens = Axis("T", tokens_per_row=tokens_per_row)
         parts = tuple(
             Part((tokens, Axis("B" if len(self.parts) > 1 else "D", size)), bits) for size, bits in self.parts
         )
-        return Buffer(role, on, parts, placement=place, sub_rows=self.sub_rows, ids=ids)
+        return Buffer(role, on, parts, placement=Placement(align=align), sub_rows=self.sub_rows, ids=ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +65,26 @@ def compressed(ratios: Sequence[int], window: int, fine: int, forms: Forms) -> M
 
     Buffers that are kept equally long are in one group: the states of a coarse ratio equal to the window, for one.
     """
-    place = Placement(align=forms.align)
+    align = forms.align
     every = layers(range(len(ratios)))
-    groups: dict[int | None, list[Buffer]] = {window: [forms.window.buffer("swa", every, ids=SWA, place=place)]}
+    groups: dict[int | None, list[Buffer]] = {window: [forms.window.buffer("swa", every, ids=SWA, align=align)]}
     groups[None] = []
     for ratio in sorted({ratio for ratio in ratios if ratio}):
         on = layers(layer for layer, own in enumerate(ratios) if own == ratio)
         overlap = 2 if ratio == fine else 1
         states = groups.setdefault(overlap * ratio, [])
-        main = [forms.main.buffer("compress", on, tokens_per_row=ratio, ids=MAIN, place=place)]
+        main = [forms.main.buffer("compress", on, tokens_per_row=ratio, ids=MAIN, align=align)]
         width = Rows(((overlap * forms.state, 32),))
         # A coarse layer has its states with its window cache, where both are kept equally long.
         ids = STATES if overlap * ratio != window or ratio == fine else SWA
-        states += [width.buffer(f"compressor_{what}", on, ids=ids, place=place) for what in ("kv", "score")]
+        states += [width.buffer(f"compressor_{what}", on, ids=ids, align=align) for what in ("kv", "score")]
         if ratio == fine:
-            main.append(forms.index.buffer("indexer_compress", on, tokens_per_row=ratio, ids=MAIN, place=place))
+            main.append(forms.index.buffer("indexer_compress", on, tokens_per_row=ratio, ids=MAIN, align=align))
             width = Rows(((overlap * forms.index_state, 32),))
-            states += [width.buffer(f"indexer_compressor_{what}", on, ids=ids, place=place) for what in ("kv", "score")]
+            states += [width.buffer(f"indexer_compressor_{what}", on, ids=ids, align=align) for what in ("kv", "score")]
         if forms.scale:
             scale = Rows(((forms.scale, 8),))
-            main.append(scale.buffer("compress_block_scale", on, tokens_per_row=ratio, ids=MAIN, place=place))
+            main.append(scale.buffer("compress_block_scale", on, tokens_per_row=ratio, ids=MAIN, align=align))
         groups[None] += main
     return Model(len(ratios), tuple(_group(kept, window, buffers) for kept, buffers in groups.items() if buffers))
 

@@ -43,13 +43,13 @@ def declare(ratios: Sequence[int], window: int, fine: int, forms: Forms, extra: 
 
 MAPS = ("wwww", "fwff", "fcfc", "wfcf", "cfcf", "ccfc", "cccc", "wcfw")
 """Layers with a window cache alone, with fine and with coarse compression."""
-FORMS = (
-    Forms(Rows(((1, 16),)), Rows(((1, 16),)), Rows(((2, 8), (1, 8))), 1, 1),
-    Forms(Rows(((2, 8),)), Rows(((3, 8),)), Rows(((2, 8), (1, 8))), 2, 1),
-    Forms(Rows(((3, 8), (1, 8)), 2), Rows(((3, 8), (1, 8)), 2), Rows(((3, 8), (2, 8))), 1, 2),
-    Forms(Rows(((5, 8),)), Rows(((4, 4),)), Rows(((1, 8), (1, 8))), 2, 1, scale=1),
-)
-"""Rows of 16 and of 8 bits, records with a footer, and 4 bits with scales; some coalesce with what is beside them."""
+ROWS_OF_16 = Forms(Rows(((1, 16),)), Rows(((1, 16),)), Rows(((2, 8), (1, 8))), 1, 1)
+ROWS_OF_8 = Forms(Rows(((2, 8),)), Rows(((3, 8),)), Rows(((2, 8), (1, 8))), 1, 2)
+FOOTERS = Forms(Rows(((2, 8), (1, 8)), 2), Rows(((2, 8), (1, 8)), 2), Rows(((3, 8), (2, 8))), 1, 2)
+SCALED = Forms(Rows(((5, 8),)), Rows(((6, 4),)), Rows(((1, 8), (1, 8))), 1, 2, scale=1)
+ALIKE = Forms(Rows(((4, 8),)), Rows(((4, 8),)), Rows(((1, 8), (1, 8))), 2, 1)
+"""Rows of which some take as much room a block as those of other layers: they share pools, and layers are uneven."""
+FORMS = (ROWS_OF_16, ROWS_OF_8, FOOTERS, SCALED, ROWS_OF_8, FOOTERS, SCALED, ALIKE)
 WINDOWS = 12
 """Numbers of a window: eight near the prompt, the others as long as the states of a coarse compressor."""
 
@@ -90,13 +90,13 @@ KIND = Kind(
             "deepseek-v4-flash",
             "DeepSeek-V4-Flash",
             FLASH,
-            "43 layers, ratios 0, 0, (4, 128) x 20, 4, window 128, one head of 512, index 128, one MTP layer of ratio 0",
+            "43 layers, ratios 0, 0, (4, 128) x 20, 4, window 128, one head of 512, index 128; one MTP layer",
         ),
         _published(
             "deepseek-v4-pro",
             "DeepSeek-V4-Pro",
             PRO,
-            "61 layers, ratios 128, 128, (4, 128) x 29, 4, window 128, one head of 512, index 128, one MTP layer",
+            "61 layers, ratios 128, 128, (4, 128) x 29, 4, window 128, one head of 512, index 128; one MTP layer",
         ),
     ),
     layers=(1, 4),

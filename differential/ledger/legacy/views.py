@@ -76,3 +76,20 @@ def uneven_view(case: Case, side: str) -> bool:
                 if any(len(found) > 1 for found in by_layer.values()):
                     return True
     return False
+
+
+def uneven_regions(case: Case, side: str) -> bool:
+    """Whether some view of a rank of ``side`` has layers of unequal size; a layer is what its manager calls one."""
+    for rank, table in enumerate(lay_out(case, side).tables):
+        sizes = {(entry.group, entry.layer, entry.role): entry.nbytes for entry in table.entries}
+        for group, what in enumerate(case.model.groups):
+            ids = {(layer, buffer.role): buffer.ids for buffer in what.buffers for layer in buffer.layers}
+            for view in views(case, side, rank, group):
+                regions: dict[int, int] = {}
+                for layer, role in view:
+                    mul, add = ids[layer, role]
+                    number = mul * layer + add
+                    regions[number] = regions.get(number, 0) + sizes[group, layer, role]
+                if len(set(regions.values())) > 1:
+                    return True
+    return False
