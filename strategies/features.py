@@ -1,4 +1,7 @@
-"""What a case exercises: its features by name and its sizes, for distributions and for the choice of cases."""
+"""What a case exercises: its features by name and its sizes, for distributions and for the choice of cases.
+
+These are features of instances and requests; ``strategies.stresses`` are those of the cache itself.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from oracle.model.axes import Split
 from oracle.model.case import Case
 from oracle.model.slots import block_count
+from strategies.stresses.heads import repeats_heads, shares_heads_unevenly
 from strategies.topologies import Shape, even_cut
 
 
 def _sides(case: Case) -> tuple[Shape, Shape]:
     return Shape.of(case.context.topology), Shape.of(case.generation.topology)
-
-
-def _head_counts(case: Case) -> set[int]:
-    return {
-        axis.size
-        for group in case.model.groups
-        for buffer in group.buffers
-        for part in buffer.parts
-        for axis in part.axes
-        if axis.split is Split.HEADS
-    }
 
 
 def _stages(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -42,12 +34,8 @@ def _shares_content(case: Case) -> bool:
 
 FEATURES: dict[str, Callable[[Case], bool]] = {
     "unequal tp": lambda case: _sides(case)[0].tensor != _sides(case)[1].tensor,
-    "heads on several ranks": lambda case: any(
-        heads < shape.tensor for heads in _head_counts(case) for shape in _sides(case)
-    ),
-    "uneven heads": lambda case: any(
-        heads % shape.tensor and shape.tensor % heads for heads in _head_counts(case) for shape in _sides(case)
-    ),
+    "heads on several ranks": repeats_heads,
+    "uneven heads": shares_heads_unevenly,
     "Helix": lambda case: case.generation.topology.cp > 1,
     "context attention DP": lambda case: case.context.topology.attention_dp,
     "generation attention DP": lambda case: case.generation.topology.attention_dp,
