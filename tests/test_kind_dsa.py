@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import product
 from statistics import median
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from differential.runner import run_case
 from differential.subjects.mapping import Mapping
+from oracle.model.buffers import Model
 from oracle.model.case import Case
 from oracle.model.counts import buffer_bytes
 from oracle.model.sides import lay_out
@@ -122,7 +125,7 @@ SHAPES = {
     "records across attention DP": lambda case: _is_record(case) and case.generation.topology.attention_dp,
     "latents of 8 bits": lambda case: not _is_record(case) and case.model.groups[0].buffers[0].parts[0].bits == 8,
     "index key coalesced with the latent": lambda case: is_coalesced(case, "context", "key", "index_key") is True,
-    "MTP layer": lambda case: sum(case.context.topology.stages) > 1 and _extra(case),
+    "MTP layer": lambda case: case.model in _with_mtp(),
     "a stage without index key": lambda case: any(
         table.entries and all(entry.role != "index_key" for entry in table.entries)
         for side in ("context", "generation")
@@ -138,11 +141,14 @@ SHAPES = {
 }
 
 
-def _extra(case: Case) -> bool:
-    """Whether the last layer is an MTP layer: it is there for all cuts of those before it."""
-    return any(
-        case.model == find_kind("dsa").decode((*numbers, 5), Surroundings(case.model.layers - 1)).model
-        for numbers in np.ndindex(*find_kind("dsa").bounds[:3])
+@cache
+def _with_mtp() -> frozenset[Model]:
+    kind = find_kind("dsa")
+    fewest, most = kind.layers
+    return frozenset(
+        kind.decode((*numbers, 5), Surroundings(layers)).model
+        for layers in range(fewest, most + 1)
+        for numbers in product(*map(range, kind.bounds[:3]))
     )
 
 
