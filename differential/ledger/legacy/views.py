@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from oracle.model.buffers import Buffer
+from oracle.model.buffers import Buffer, MoveState
 from oracle.model.case import Case
 from oracle.model.sides import lay_out
 
@@ -43,6 +43,8 @@ def views(case: Case, side: str, rank: int, group: int) -> tuple[View, ...]:
             continue
         buffers = case.model.groups[group].buffers
         buffer = next(each for each in buffers if each.role == entry.role and entry.layer in each.layers)
+        if buffer.move_on(entry.layer).state is MoveState.REBUILT:
+            continue
         buckets.setdefault((entry.pool, _mapper(case, side, buffer)), set()).add((entry.layer, entry.role))
     return tuple(frozenset(view) for view in buckets.values())
 
@@ -60,6 +62,17 @@ def lacks_partner(case: Case, source: int, destination: int, group: int, layer: 
     own = next((view for view in views(case, "context", source, group) if (layer, role) in view), None)
     there = views(case, "generation", destination, group)
     return own is not None and not any(roles(view) == roles(own) and layers(view) & layers(own) for view in there)
+
+
+def is_request_wide(case: Case, group: int, role: str) -> bool:
+    """Whether ``role`` is one buffer of the whole request, whatever layer holds it."""
+    return any(buffer.role == role and buffer.request_scope for buffer in case.model.groups[group].buffers)
+
+
+def holding_layer(case: Case, side: str, rank: int, group: int, role: str) -> int | None:
+    """The layer under which a rank holds the request-wide ``role``; None if it does not."""
+    entries = lay_out(case, side).tables[rank].entries
+    return next((entry.layer for entry in entries if (entry.group, entry.role) == (group, role)), None)
 
 
 def uneven_view(case: Case, side: str) -> bool:

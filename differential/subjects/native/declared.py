@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 from oracle.model.axes import Axis, Section, Split
-from oracle.model.buffers import Buffer, Model
+from oracle.model.buffers import Buffer, Model, MoveState
 from oracle.model.case import Native
 from oracle.model.instance import Instance
 
@@ -54,16 +54,21 @@ class Declared:
     uneven_state: bool
 
     def find(self, group: int, role: str, layer: int) -> Registered | None:
+        """The buffer of (layer, role) as it takes part in transfers; None also where the receiver rebuilds it.
+
+        Such layers have views of their own, which a receiver excludes (spec: legacy sender, 2 and 6.4).
+        """
         for registered in self.buffers.get((group, role), ()):
             if layer in registered.buffer.layers:
-                return registered
+                rebuilt = registered.buffer.move_on(layer).state is MoveState.REBUILT
+                return None if rebuilt else registered
         return None
 
 
 def declare(model: Model, native: Native, instance: Instance) -> Declared:
     """The declarations of ``instance``, without auxiliary buffers.
 
-    Request scope and move states other than ignored roles are unknown here.
+    Request scope and move states other than ignored roles and rebuilt are unknown here.
     """
     buffers: dict[tuple[int, str], list[Registered]] = {}
     attention: list[Registered] = []
