@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
 from differential.ledger import Settled
 from kvwitness.covering import Row, cover
@@ -17,13 +18,14 @@ from kvwitness.errors import CannotRun
 from kvwitness.settings import Judged
 from kvwitness.trial import Judgement, Trial
 from kvwitness.words import count
+from oracle.model.counts import buffer_bytes
+from oracle.model.errors import InvalidCase
+from oracle.model.instance import Instance
+from oracle.model.topology import Topology
 from oracle.truth.verdict import Outcome, Verdict
 from strategies.instances import has_heads
 from strategies.kinds import find_model, models
 from strategies.topologies import even_cut
-
-DENSE = ("gqa", "mla")
-"""Kinds whose models the table has by default."""
 
 MOST = 40
 """Deployments of a model."""
@@ -32,39 +34,92 @@ PROMPT = 8193
 """One token into a block."""
 LONG_PROMPT = 131_072
 
-SIZES = (1, 2, 4, 8, 16)
-STAGES = ("1", "2", "4", "2 uneven", "4 uneven")
 LAYOUTS = ("HND", "NHD", "NHD to HND", "HND to NHD")
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """Tensor sizes and stages that are varied, and whether every pair of tensor sizes is to meet before all else."""
+
+    sizes: tuple[int, ...]
+    stages: tuple[str, ...]
+    all_pairs: bool = False
+
+
+DENSE = Splits((1, 2, 4, 8, 16), ("1", "2", "4", "2 uneven", "4 uneven"), all_pairs=True)
+"""For kinds whose layers are all alike."""
+OTHERS = Splits((1, 2, 4, 8), ("1", "2", "4 uneven"))
+"""For all other kinds, which have more models."""
+
+
+def splits_of(name: str) -> Splits:
+    """What is varied of a published model."""
+    return DENSE if find_model(name)[0].name in ("gqa", "mla") else OTHERS
 
 
 # ---- which
 
 
-def factors(with_heads: bool) -> dict[str, tuple[object, ...]]:
-    """What is varied: tensor and pipeline parallelism, attention DP, a Helix receiver, the layouts of both sides."""
+@lru_cache(maxsize=64)
+def factors(name: str) -> dict[str, tuple[object, ...]]:
+    """What is varied of a model: tensor and pipeline parallelism, attention DP, a Helix receiver, both layouts."""
+    kind, model = find_model(name)
+    splits = splits_of(name)
+    stages = splits.stages if kind.stages else ("1",)
+    on = (False, True) if kind.attention_dp else (False,)
     return {
-        "context tp": SIZES,
-        "generation tp": SIZES,
-        "context pp": STAGES,
-        "generation pp": STAGES,
-        "context dp": (False, True),
-        "generation dp": (False, True),
-        "generation cp": (1, 2),
-        "layout": LAYOUTS if with_heads else ("HND",),
+        "context tp": splits.sizes,
+        "generation tp": splits.sizes,
+        "context pp": stages,
+        "generation pp": stages,
+        "context dp": on,
+        "generation dp": on,
+        "generation cp": (1, 2) if kind.helix else (1,),
+        "layout": LAYOUTS if has_heads(model.declare().model) else ("HND",),
     }
 
 
-def exists(row: Row) -> bool:
-    """Whether a row says something: attention DP of one rank says nothing, together with Helix it is refused."""
+def exists(name: str, row: Row) -> bool:
+    """Whether a row says something: attention DP of one rank says nothing, together with Helix it is refused.
+
+    Nor does it where an axis of the model that is shared out evenly has a remainder: no such instance exists.
+    """
     tp, own_tp, _, _, dp, own_dp, cp, _ = row
-    return not (dp and tp == 1) and not (own_dp and (own_tp == 1 or cp == 2))
+    if (dp and tp == 1) or (own_dp and (own_tp == 1 or cp == 2)):
+        return False
+    return _is_even(name, 1 if dp else tp, 1) and _is_even(name, 1 if own_dp else own_tp, cp)  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=2)
-def design(with_heads: bool) -> tuple[Row, ...]:
+@lru_cache(maxsize=1024)
+def _is_even(name: str, tp: int, cp: int) -> bool:
+    model = find_model(name)[1].declare().model
+    instance = Instance(Topology(tp, (model.layers,), cp), find_model(name)[1].block_length())
+    try:
+        for group in model.groups:
+            for buffer in group.buffers:
+                buffer_bytes(buffer, instance, instance.topology.rank(0))
+    except InvalidCase:
+        return False
+    return True
+
+
+@lru_cache(maxsize=64)
+def design(name: str) -> tuple[Row, ...]:
     """The rows of a model: every TP pair, and as far as they reach every two values of different factors."""
-    tensor = "context tp", "generation tp"
-    return cover(factors(with_heads), most=MOST - 2, exists=exists, cost=_ranks, first=tensor)
+    tensor = ("context tp", "generation tp") if splits_of(name).all_pairs else None
+    return _designed(
+        tuple(factors(name).items()),
+        tuple(row for row in product(*factors(name).values()) if exists(name, row)),
+        tensor,
+    )
+
+
+@lru_cache(maxsize=64)
+def _designed(
+    varied: tuple[tuple[str, tuple[object, ...]], ...], rows: tuple[Row, ...], first: tuple[str, str] | None
+) -> tuple[Row, ...]:
+    """Models that can be split alike have one design: finding it takes a second."""
+    return cover(dict(varied), most=MOST - 2, exists=frozenset(rows).__contains__, cost=_ranks, first=first)
 
 
 def _ranks(row: Row) -> int:
@@ -78,16 +133,18 @@ def _number(stages: object) -> int:
 def deployments_of(name: str) -> Iterator[Deployment]:
     """At most ``MOST`` deployments of a published model, each as ``kvwitness verify --model`` takes it.
 
-    Under attention DP the request is on the last rank. The last two: a long prompt, and one that is refused.
+    Under attention DP the request is on the last rank. The last two: a long prompt, and,
+    where the kind can be split so, one that is refused.
     """
-    _, model = find_model(name)
+    kind, model = find_model(name)
     with_heads = has_heads(model.declare().model)
-    for row in design(with_heads):
+    for row in design(name):
         yield _deployment(name, model.layers, row, PROMPT, with_heads)
     long = 4, 8, "1", "1", False, False, 1, "HND"
     yield _deployment(name, model.layers, long, LONG_PROMPT, with_heads)
-    refused = 4, 4, "1", "1", False, True, 2, "HND"
-    yield _deployment(name, model.layers, refused, PROMPT, with_heads)
+    if kind.helix and kind.attention_dp:
+        refused = 4, 4, "1", "1", False, True, 2, "HND"
+        yield _deployment(name, model.layers, refused, PROMPT, with_heads)
 
 
 def _deployment(name: str, layers: int, row: Row, prompt: int, with_heads: bool) -> Deployment:
@@ -228,9 +285,9 @@ def _judge_all(wanted: Sequence[Deployment], judged: Judged, jobs: int) -> Itera
         raise CannotRun("a worker process died: too little memory, or a subject crashed; --jobs 1 shows more") from None
 
 
-def model_names(kind_names: Sequence[str] = DENSE) -> list[str]:
-    """Published models of these kinds, in the order of the kinds."""
-    return [model.name for kind, model in models() if kind.name in kind_names]
+def model_names() -> list[str]:
+    """All published models, in the order of their kinds."""
+    return [model.name for _, model in models()]
 
 
 # ---- the table

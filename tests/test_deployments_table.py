@@ -11,20 +11,21 @@ import pytest
 from kvwitness.covering import cover, meets
 from kvwitness.deployment import build, read_side
 from kvwitness.deployments import (
+    DENSE,
     LAYOUTS,
     LONG_PROMPT,
     MOST,
     PROMPT,
-    SIZES,
-    STAGES,
     cut_of,
     deployments_of,
     design,
     exists,
     factors,
     model_names,
+    splits_of,
 )
 from oracle.model.topology import Topology
+from strategies.instances import has_heads
 from strategies.kinds import find_model
 from tests.face import ROOT, Shell
 
@@ -49,22 +50,34 @@ def rows_of(text: str) -> dict[str, list[list[str]]]:
 # ---- the design
 
 
-@pytest.mark.parametrize("with_heads", [True, False])
-def test_every_two_values_of_different_settings_meet(with_heads: bool) -> None:
-    chosen = factors(with_heads)
-    rows = design(with_heads)
+@pytest.mark.parametrize("name", model_names())
+def test_every_two_values_of_different_settings_meet(name: str) -> None:
+    chosen = factors(name)
+    rows = design(name)
     assert len(rows) <= MOST - 2 and len(set(rows)) == len(rows)
-    assert all(map(exists, rows))
-    every = [row for row in product(*chosen.values()) if exists(row)]
+    assert all(exists(name, row) for row in rows)
+    every = [row for row in product(*chosen.values()) if exists(name, row)]
     for one, other in combinations(chosen, 2):
         assert meets(chosen, rows, one, other) == meets(chosen, every, one, other), (one, other)
-    assert meets(chosen, rows, "context tp", "generation tp") == set(product(SIZES, SIZES))
+
+
+def test_dense_models_meet_every_pair_of_tensor_sizes() -> None:
+    for name in ("llama-3-70b", "deepseek-v3"):
+        tensor = "context tp", "generation tp"
+        assert meets(factors(name), design(name), *tensor) == set(product(DENSE.sizes, DENSE.sizes))
 
 
 def test_the_design_is_much_shorter_than_all_combinations() -> None:
-    every = sum(map(exists, product(*factors(True).values())))
+    every = sum(exists("llama-3-70b", row) for row in product(*factors("llama-3-70b").values()))
     assert every > 9000
-    assert len(design(True)) < 40
+    assert len(design("llama-3-70b")) < 40
+
+
+def test_a_split_that_leaves_a_remainder_is_not_in_the_table() -> None:
+    """48 value heads of recurrent state over 16 tensor ranks, but not over 16 times 2."""
+    row = 1, 16, "1", "1", False, False, 1, "HND"
+    assert exists("qwen3.8-flash-next", row)
+    assert not exists("qwen3.8-flash-next", (*row[:6], 2, "HND"))
 
 
 def test_a_list_that_is_cut_short_has_what_comes_first() -> None:
@@ -78,7 +91,7 @@ def test_a_list_that_is_cut_short_has_what_comes_first() -> None:
 
 @pytest.mark.parametrize("layers", [61, 62, 64, 80, 94])
 def test_uneven_cuts_have_all_layers_and_no_two_stages_alike(layers: int) -> None:
-    for stages in STAGES:
+    for stages in DENSE.stages:
         sizes = [int(size) for size in cut_of(layers, stages).split("+")]
         if "uneven" not in stages:
             assert sizes == [int(stages)]
@@ -89,22 +102,25 @@ def test_uneven_cuts_have_all_layers_and_no_two_stages_alike(layers: int) -> Non
 
 @pytest.mark.parametrize("name", model_names())
 def test_every_model_meets_what_the_table_promises(name: str) -> None:
+    kind, model = find_model(name)
+    splits, extra = splits_of(name), model.declare().extra
     wanted = list(deployments_of(name))
     assert len(wanted) <= MOST
     cases = list(map(build, wanted))
     for side in ("context", "generation"):
         topologies: list[Topology] = [case.side(side).topology for case in cases]
-        assert {topology.tp for topology in topologies} == set(SIZES)
-        assert {topology.pp for topology in topologies} == {1, 2, 4}
-        spreads = {max(topology.stages) - min(topology.stages) for topology in topologies if topology.pp > 1}
-        assert min(spreads) <= 1 + find_model(name)[1].declare().extra and max(spreads) > 2, "cut evenly and unevenly"
-        assert {topology.attention_dp for topology in topologies} == {True, False}
-    assert {case.generation.topology.cp for case in cases} == {1, 2}
-    assert {(case.context.topology.tp, case.generation.topology.tp) for case in cases} == set(product(SIZES, SIZES))
+        assert {topology.tp for topology in topologies} == set(splits.sizes)
+        assert {topology.pp for topology in topologies} == ({1, 2, 4} if kind.stages else {1})
+        if kind.stages:
+            spreads = {max(topology.stages) - min(topology.stages) for topology in topologies if topology.pp > 1}
+            assert min(spreads) <= 1 + extra and max(spreads) > 2, "cut evenly and unevenly"
+        assert {topology.attention_dp for topology in topologies} == ({True, False} if kind.attention_dp else {False})
+    assert {case.generation.topology.cp for case in cases} == ({1, 2} if kind.helix else {1})
     assert [each.prompt for each in wanted].count(LONG_PROMPT) == 1
     assert {each.prompt for each in wanted} == {PROMPT, LONG_PROMPT}
     layouts = {(case.context.layout, case.generation.layout) for case in cases}
-    assert layouts == ({("", "")} if find_model(name)[0].name == "mla" else set(product(("HND", "NHD"), repeat=2)))
+    heads = has_heads(model.declare().model)
+    assert layouts == (set(product(("HND", "NHD"), repeat=2)) if heads else {("", "")})
 
 
 def test_under_attention_dp_the_request_is_on_the_last_rank() -> None:
@@ -133,14 +149,20 @@ def test_every_deployment_is_served_but_for_one_that_says_why_not() -> None:
     rows = rows_of(TABLE.read_text())
     assert list(rows) == model_names()
     for name, found in rows.items():
+        kind, _ = find_model(name)
         assert len(found) == len(list(deployments_of(name)))
         refused = [row for row in found if row[4] != "pass"]
-        assert [row[4] for row in refused] == [
-            "refused: context_parallel_with_attention_dp: the generation side has cp = 2 and attention DP 4"
-        ]
-        assert refused[0] == found[-1] and refused[0][6:] == ["", "", ""]
         assert not any("FAIL" in cell or "DIFFERENT" in cell for row in found for cell in row)
-        assert all(int(cell.replace(",", "")) > 0 for row in found[:-1] for cell in row[6:])
+        served = found
+        if kind.helix and kind.attention_dp:
+            assert [row[4] for row in refused] == [
+                "refused: context_parallel_with_attention_dp: the generation side has cp = 2 and attention DP 4"
+            ]
+            assert refused[0] == found[-1] and refused[0][6:] == ["", "", ""]
+            served = found[:-1]
+        else:
+            assert not refused
+        assert all(int(cell.replace(",", "")) > 0 for row in served for cell in row[6:])
 
 
 def test_bytes_are_those_of_the_published_sizes() -> None:

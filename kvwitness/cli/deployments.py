@@ -24,7 +24,7 @@ from strategies.kinds import find_model
 
 
 @click.command("deployments")
-@click.option("--models", "names", metavar="NAMES", help="Published models, by comma; default: all dense ones.")
+@click.option("--models", "names", metavar="NAMES", help="Published models, by comma; default: all.")
 @click.option("--subjects", default=",".join(Judged().subjects), show_default=True, help="Who is judged, by comma.")
 @click.option("--jobs", type=int, help="Processes; default: all cores.")
 @click.option("--out", metavar="FILE", help="Where the table is written; default: to stdout.")
