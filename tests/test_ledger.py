@@ -171,7 +171,8 @@ def test_a_planted_fault_is_never_taken_for_a_known_difference(seed: int) -> Non
                 pair = {**plans, base: spoiled}
                 settled = settle(case, compare(case, *pair.values(), names=("mapping", "native")))
                 left_out = "other-roles-in-a-view" in good.accepted and base == "mapping"
-                assert left_out or settled.verdict == "different", (name, base, case)
+                # A fault may undo a known difference: then there is none.
+                assert left_out or settled.verdict in ("different", "identical"), (name, base, case)
                 changed += 1
     assert changed > 20
 

@@ -6,37 +6,17 @@ from datetime import date
 
 from differential.compare import FIRST, RefusalDifference
 from differential.ledger.entry import NATIVE, Entry, Refuses
+from differential.ledger.legacy.widths import compared_buffer, moving, widths_differ
 from differential.runner import Kind, Violation
-from oracle.model.buffers import Buffer
 from oracle.model.case import Case
 
 
-def compared_buffer(case: Case) -> Buffer | None:
-    """The paged buffer whose width stands for all: the first on the first layer that has one cut by heads or whole."""
-    if case.native is None:
-        return None
-    found = [
-        buffer
-        for group in case.model.groups
-        for buffer in group.buffers
-        if group.is_paged and buffer.role not in case.native.ignored
-    ]
-    found = [each for each in found if case.native.mapper_of(each.role) != "replicated"] or found
-    return min(found, key=lambda each: each.layers.ids[0], default=None)
-
-
 def applies(case: Case) -> bool:
-    """Whether widths differ, and not that of the buffer which is compared."""
-
-    def differs(buffer: Buffer) -> bool:
-        widths = [
-            [side.bits_of(buffer.role, part.bits) for part in buffer.parts] for side in (case.context, case.generation)
-        ]
-        return widths[0] != widths[1]
-
-    buffers = [buffer for group in case.model.groups for buffer in group.buffers]
+    """Whether widths of what moves differ, and not that of the buffer which is compared."""
     compared = compared_buffer(case)
-    return any(map(differs, buffers)) and (compared is None or not differs(compared))
+    if compared is not None and widths_differ(case, compared):
+        return False
+    return any(widths_differ(case, buffer) for buffer in moving(case))
 
 
 def covers(case: Case, difference: RefusalDifference) -> bool:

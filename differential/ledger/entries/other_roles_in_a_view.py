@@ -6,17 +6,22 @@ from datetime import date
 
 from differential.compare import BOTH, FIRST, ByteDifference
 from differential.ledger.entry import NATIVE, Bytes, Entry
-from differential.ledger.legacy.views import lacks_partner
+from differential.ledger.legacy.views import holding_layer, is_request_wide, lacks_partner
 from differential.runner import Kind, Violation
 from oracle.model.case import Case
 
 
 def covers(case: Case, difference: ByteDifference) -> bool:
-    if case.native is None or difference.group is None or difference.layer is None or difference.role is None:
+    if case.native is None or difference.group is None or difference.role is None:
         return False
     if difference.second_senders or len(difference.first_senders) != 1 or difference.right not in (FIRST, BOTH):
         return False
-    place = difference.destination, difference.group, difference.layer, difference.role
+    layer = difference.layer
+    if layer is None and is_request_wide(case, difference.group, difference.role):
+        layer = holding_layer(case, "generation", difference.destination, difference.group, difference.role)
+    if layer is None:
+        return False
+    place = difference.destination, difference.group, layer, difference.role
     return lacks_partner(case, difference.first_senders[0], *place)
 
 

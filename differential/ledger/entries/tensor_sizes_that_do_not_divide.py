@@ -6,7 +6,7 @@ from datetime import date
 
 from differential.compare import FIRST, RefusalDifference
 from differential.ledger.entry import NATIVE, Entry, Refuses
-from differential.ledger.legacy.heads import arrivals, head_count
+from differential.ledger.legacy.heads import arrivals, heads_of
 from differential.ledger.legacy.sides import (
     asked_ranks,
     asked_tensor_ranks,
@@ -15,8 +15,9 @@ from differential.ledger.legacy.sides import (
     stage_of,
     tensor_size,
 )
+from differential.ledger.legacy.state import grid_partners, shared_state
 from differential.runner import Kind, Violation
-from oracle.model.case import Case
+from oracle.model.case import Case, Request
 
 
 def applies(case: Case) -> bool:
@@ -31,15 +32,15 @@ def explains(case: Case, violation: Violation) -> bool:
     """Whether this happens where tensor ranks are paired by whole ratios: absent senders, shifted heads, overruns."""
     if not applies(case) or violation.request is None or violation.destination is None or violation.group is None:
         return False
-    if not case.model.groups[violation.group].is_paged:
-        return False
     request = case.requests[violation.request]
     if violation.kind is Kind.UNPAIRED_SENDER:
         return any(rank.number == violation.source for rank in asked_ranks(case, request, violation.destination))
+    if not case.model.groups[violation.group].is_paged:
+        return violation.kind is Kind.MISSING and not _state_senders(case, request, violation)
     if violation.layer is None:
         return violation.kind is Kind.OUT_OF_BOUNDS and _overflows(case, violation)
     stage = stage_of(case.context, violation.layer)
-    heads = head_count(case)
+    heads = heads_of(case, violation.layer)
     head = None if violation.due is None else dict(violation.due.indices).get("H")
     if heads is None or (violation.due is not None and head is None):
         # A latent, or another buffer that every rank holds whole: those who win the election send it, if they exist.
@@ -47,26 +48,30 @@ def explains(case: Case, violation: Violation) -> bool:
         asked = asked_tensor_ranks(case, request, violation.destination, stage)
         winners = [rank for rank in asked if rank % copies == election_key(case, request) % copies]
         return {Kind.MISSING: not winners, Kind.DUPLICATE: len(winners) > 1}.get(violation.kind, False)
-    found = arrivals(case, request, violation.destination, stage, heads)
+    found = arrivals(case, request, violation.destination, violation.layer)
     if violation.kind is Kind.STRAY or found.overflows:
         return found.overflows
-    if head not in found.heads:
-        return False
-    written = found.heads[head].written
-    return {
-        Kind.MISSING: not written,
-        Kind.DUPLICATE: len(written) > 1,
-        Kind.WRONG_ELEMENT: any(sent != head for _, sent in written),
-    }.get(violation.kind, False)
+    return head in found.heads and found.heads[head].goes_wrong(violation.kind)
+
+
+def _state_senders(case: Case, request: Request, violation: Violation) -> list[int]:
+    """Tensor ranks that send the missing state: those asked whose share it is; of replicated state, the elected ones."""
+    assert violation.destination is not None and violation.layer is not None and violation.role is not None
+    stage = stage_of(case.context, violation.layer)
+    partners = [rank.tp for rank in grid_partners(case, request, violation.destination, stage)]
+    if shared_state(case, violation.group, violation.role) is not None:
+        return partners
+    copies = max(1, tensor_size(case.context) // tensor_size(case.generation))
+    return [rank for rank in partners if rank % copies == election_key(case, request) % copies]
 
 
 def _overflows(case: Case, violation: Violation) -> bool:
     """Whether the heads of some layer run past the receiver's, as they do where their shift is counted too large."""
-    heads = head_count(case)
-    if heads is None or violation.request is None or violation.destination is None:
+    if violation.request is None or violation.destination is None:
         return False
-    request, last = case.requests[violation.request], len(case.context.topology.stages)
-    return any(arrivals(case, request, violation.destination, stage, heads).overflows for stage in range(last))
+    request = case.requests[violation.request]
+    layers = [layer for layer in range(case.model.layers) if heads_of(case, layer) is not None]
+    return any(arrivals(case, request, violation.destination, layer).overflows for layer in layers)
 
 
 ENTRY = Entry(

@@ -6,17 +6,17 @@ from datetime import date
 
 from differential.compare import SECOND, RefusalDifference
 from differential.ledger.entry import NATIVE, Entry, Refuses
-from differential.ledger.legacy.heads import head_count, per_rank
-from differential.ledger.legacy.sides import tensor_size
+from differential.ledger.legacy.heads import reported_heads
+from differential.ledger.legacy.sides import legacy_stage_pairs
 from differential.ledger.legacy.views import uneven_view
 from oracle.model.case import Case
 
 
 def covers(case: Case, difference: RefusalDifference) -> bool:
-    heads = head_count(case)
-    if heads is None or difference.request is not None:
+    if difference.request is not None:
         return False
-    if per_rank(heads, tensor_size(case.context)) == per_rank(heads, tensor_size(case.generation)):
+    pairs = legacy_stage_pairs(case)
+    if all(reported_heads(case, "context", a) == reported_heads(case, "generation", b) for a, b in pairs):
         return False
     return any(uneven_view(case, side) for side in ("context", "generation"))
 

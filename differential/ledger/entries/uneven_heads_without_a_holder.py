@@ -5,23 +5,23 @@ from __future__ import annotations
 from datetime import date
 
 from differential.compare import FIRST, RefusalDifference
-from differential.ledger.entries.uneven_heads import arrival, explains, is_uneven
+from differential.ledger.entries.uneven_heads import explains
 from differential.ledger.entry import NATIVE, Entry, Refuses
+from differential.ledger.legacy.heads import arrival, heads_of, is_uneven
 from oracle.model.case import Case
 
 
 def covers(case: Case, difference: RefusalDifference) -> bool:
-    heads = is_uneven(case)
-    if heads is None or difference.request is not None:
+    if difference.request is not None:
         return False
-    ranks = case.generation.topology.ranks()
-    layers = case.model.groups[0].layers[:1]
+    layers = [layer for layer in range(case.model.layers) if is_uneven(case, layer)]
     return any(
-        (found := arrival(case, request, rank.number, layer, head, heads)) is not None and found.owner is None
-        for request in range(len(case.requests))
-        for rank in ranks
+        (found := arrival(case, request, rank.number, layer, head)) is not None and found.owner is None
         for layer in layers
-        for head in range(heads)
+        for request in range(len(case.requests))
+        for rank in case.generation.topology.ranks()
+        if layer in case.generation.topology.stage_layers(rank.pp)
+        for head in range(heads_of(case, layer) or 0)
     )
 
 

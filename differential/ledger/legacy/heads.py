@@ -1,16 +1,27 @@
 """Head by head: what the legacy sender writes onto a receiver, and what ought to arrive there.
 
-The legacy sender counts heads as a rank's heads times its ranks, which is too many where shares
-overlap (spec: legacy sender, 4.2 and 5). Heads are shared out by ceil and floor on both sides.
+The legacy sender counts heads as those that a rank reports times its ranks. That is too many where
+shares overlap, and a rank reports one number, that of its first layer, whatever its other layers
+have (spec: legacy sender, 1, 4.2, 5 and 7.6). Heads are shared out by ceil and floor on both sides.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
-from differential.ledger.legacy.sides import asked_tensor_ranks, election_key, tensor_size
-from oracle.model.axes import Split
+from differential.compare import ByteDifference
+from differential.ledger.legacy.sides import (
+    asked_tensor_ranks,
+    divides,
+    election_key,
+    stage_of,
+    tensor_size,
+)
+from differential.runner import Kind, Violation
+from oracle.model.axes import Axis, Split
+from oracle.model.buffers import Buffer
 from oracle.model.case import Case, Request
 
 
@@ -34,25 +45,40 @@ class Arrival:
         """Whether the due head arrives exactly once, from whomever."""
         return len(self.written) == 1 and self.written[0][1] == self.due
 
+    def goes_wrong(self, kind: Kind) -> bool:
+        """Whether the judge finds a violation of this kind in the head."""
+        return {
+            Kind.MISSING: not self.written,
+            Kind.DUPLICATE: len(self.written) > 1,
+            Kind.WRONG_ELEMENT: any(sent != self.due for _, sent in self.written),
+        }.get(kind, False)
+
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """All heads of a receiver by global index; ``overflows``: a run leaves the heads of its sender or its receiver."""
+    """All heads of a receiver by global index.
+
+    ``overflows``: a run leaves the heads of its sender or its receiver. ``ragged``: runs end inside heads.
+    """
 
     heads: dict[int, Arrival]
     overflows: bool
+    ragged: bool = False
 
 
-def head_count(case: Case) -> int | None:
-    """The number of heads of the model's head-split paged buffers; None if there are none, or several numbers."""
+def _head_axis(buffer: Buffer) -> Axis | None:
+    return next((axis for part in buffer.parts for axis in part.axes if axis.name == "H"), None)
+
+
+@lru_cache(maxsize=4096)
+def heads_of(case: Case, layer: int) -> int | None:
+    """The number of heads of the layer's head-split paged buffers; None if it has none, or several numbers."""
     found = {
         axis.size
         for group in case.model.groups
         if group.is_paged
         for buffer in group.buffers
-        for part in buffer.parts
-        for axis in part.axes
-        if axis.name == "H" and axis.split is Split.HEADS
+        if layer in buffer.layers and (axis := _head_axis(buffer)) is not None and axis.split is Split.HEADS
     }
     return found.pop() if len(found) == 1 else None
 
@@ -61,13 +87,8 @@ def is_head_split(case: Case, group: int | None, role: str | None) -> bool:
     """Whether ``role`` of a paged group is split by heads."""
     if group is None or not case.model.groups[group].is_paged:
         return False
-    return any(
-        axis.name == "H" and axis.split is Split.HEADS
-        for buffer in case.model.groups[group].buffers
-        if buffer.role == role
-        for part in buffer.parts
-        for axis in part.axes
-    )
+    buffers = (buffer for buffer in case.model.groups[group].buffers if buffer.role == role)
+    return any((axis := _head_axis(buffer)) is not None and axis.split is Split.HEADS for buffer in buffers)
 
 
 def is_even(heads: int, ranks: int) -> bool:
@@ -75,17 +96,61 @@ def is_even(heads: int, ranks: int) -> bool:
     return heads % ranks == 0 or ranks % heads == 0
 
 
+def is_uneven(case: Case, layer: int | None) -> bool:
+    """Whether either side cannot share out the heads of the layer evenly, though the tensor sizes divide."""
+    heads = None if layer is None else heads_of(case, layer)
+    sizes = tensor_size(case.context), tensor_size(case.generation)
+    return heads is not None and divides(*sizes) and not all(is_even(heads, ranks) for ranks in sizes)
+
+
 def per_rank(heads: int, ranks: int) -> int:
     return -(-heads // ranks)
 
 
-@lru_cache(maxsize=1024)
-def arrivals(case: Case, request: Request, destination: int, stage: int, heads: int) -> Arrivals:
-    """What arrives of ``heads`` heads on ``destination`` for ``request``, of a layer of context stage ``stage``."""
+@lru_cache(maxsize=4096)
+def reported_heads(case: Case, side: str, stage: int) -> int:
+    """Heads that a rank of the stage reports: those of its first layer of which any are counted; 0 if there is none.
+
+    Replicated buffers are not counted, unless there are no others.
+    """
+    instance = case.side(side)
+    paged = [buffer for group in case.model.groups if group.is_paged for buffer in group.buffers]
+    native = case.native
+    if native is not None:
+        paged = [buffer for buffer in paged if buffer.role not in native.ignored]
+        paged = [buffer for buffer in paged if native.mapper_of(buffer.role) != "replicated"] or paged
+    for layer in instance.in_layer_order(instance.topology.stage_layers(stage)):
+        for buffer in paged:
+            if layer in buffer.layers and not instance.lacks(layer, buffer.role):
+                axis = _head_axis(buffer)
+                if axis is None:
+                    return 1
+                return per_rank(axis.size, tensor_size(instance)) if axis.is_split else axis.size
+    return 0
+
+
+def counts_of_others(case: Case, destination: int | None, layer: int | None) -> bool:
+    """Whether the heads that either rank of a pair reports are not those that it holds of this layer."""
+    heads = None if layer is None else heads_of(case, layer)
+    if heads is None or destination is None or layer is None:
+        return False
+    there = reported_heads(case, "context", stage_of(case.context, layer))
+    here = reported_heads(case, "generation", case.generation.topology.rank(destination).pp)
+    sizes = tensor_size(case.context), tensor_size(case.generation)
+    return (there, here) != (per_rank(heads, sizes[0]), per_rank(heads, sizes[1]))
+
+
+@lru_cache(maxsize=4096)
+def arrivals(case: Case, request: Request, destination: int, layer: int) -> Arrivals:
+    """What arrives of the heads of ``layer`` on ``destination`` for ``request``."""
+    heads = heads_of(case, layer)
+    assert heads is not None
     there, here = tensor_size(case.context), tensor_size(case.generation)
-    receiver = case.generation.topology.rank(destination).tp
+    rank_here, stage = case.generation.topology.rank(destination), stage_of(case.context, layer)
+    receiver = rank_here.tp
     own, key = (0 if here == 1 else receiver), election_key(case, request)
     source_heads, own_heads = per_rank(heads, there), per_rank(heads, here)
+    told, own_told = reported_heads(case, "context", stage), reported_heads(case, "generation", rank_here.pp)
     first = own * heads // here
     context_dp = case.context.topology.attention_dp
     asked = asked_tensor_ranks(case, request, destination, stage)
@@ -93,25 +158,66 @@ def arrivals(case: Case, request: Request, destination: int, stage: int, heads: 
     def begins(rank: int) -> int:
         return 0 if context_dp else rank * heads // there
 
-    copies = max(1, source_heads * there // (own_heads * here))
+    copies = max(1, told * there // (own_told * here)) if told and own_told else 1
+    # What the sender takes for one head is this many of the layer's heads.
+    unit = Fraction(source_heads, told or 1)
     written: dict[int, list[tuple[int, int | None]]] = {}
-    overflows = False
+    overflows = ragged = False
     for rank in asked:
         if (0 if context_dp else rank) % copies != key % copies:
             continue
-        count, skip, shift = min(source_heads, own_heads), 0, 0
-        if source_heads != own_heads and there < here:
-            skip = receiver * source_heads * there // here % source_heads
-        elif source_heads != own_heads and there > here:
-            shift = rank * own_heads * here // there % own_heads
-        for step in range(count):
-            inside = skip + step < source_heads
-            overflows |= not inside or shift + step >= own_heads
-            sent = begins(rank) + skip + step if inside else None
-            written.setdefault(shift + step, []).append((rank, sent))
+        skip = shift = Fraction(0)
+        if told != own_told and there < here:
+            skip = unit * (receiver * told * there // here % told)
+        elif told != own_told and there > here:
+            shift = unit * (rank * own_told * here // there % own_told)
+        count = unit * min(told, own_told)
+        overflows |= skip + count > source_heads or shift + count > own_heads
+        if skip.denominator > 1 or shift.denominator > 1 or count.denominator > 1:
+            ragged = True
+            continue
+        for step in range(int(count)):
+            sent = begins(rank) + int(skip) + step if skip + step < source_heads else None
+            written.setdefault(int(shift) + step, []).append((rank, sent))
     found: dict[int, Arrival] = {}
     for place in range(own_heads):
         holders = [rank for rank in asked if begins(rank) <= first + place < begins(rank) + source_heads]
         owner = holders[key % len(holders)] if holders else None
         found[first + place] = Arrival(first + place, owner, tuple(written.get(place, ())))
-    return Arrivals(found, overflows)
+    return Arrivals(found, overflows, ragged)
+
+
+def arrival(case: Case, request: int | None, destination: int | None, layer: int | None, head: int) -> Arrival | None:
+    """What arrives of one head of one layer; None if that is not known."""
+    if request is None or destination is None or layer is None or heads_of(case, layer) is None:
+        return None
+    found = arrivals(case, case.requests[request], destination, layer)
+    return None if found.overflows or found.ragged else found.heads.get(head)
+
+
+def arrives_so(case: Case, difference: ByteDifference) -> bool:
+    """Whether the heads of a difference arrive wrong, and from those whom the subjects name."""
+    if not difference.heads or not is_head_split(case, difference.group, difference.role):
+        return False
+    if difference.layer is None or case.context.topology.cp > 1:
+        return False
+    stage = stage_of(case.context, difference.layer)
+
+    def is_predicted(head: int) -> bool:
+        found = arrival(case, difference.request, difference.destination, difference.layer, head)
+        if found is None or found.as_due or found.owner is None:
+            return False
+        senders = tuple(sorted({case.context.topology.number(stage, rank, 0) for rank, _ in found.written}))
+        owner = case.context.topology.number(stage, found.owner, 0)
+        return difference.first_senders == (owner,) and difference.second_senders == senders
+
+    return all(map(is_predicted, difference.heads))
+
+
+def arrives_wrong(case: Case, violation: Violation) -> bool:
+    """Whether this is how the due head arrives: not at all, more than once, or another one in its place."""
+    if violation.due is None or not is_head_split(case, violation.group, violation.role):
+        return False
+    head = dict(violation.due.indices)["H"]
+    found = arrival(case, violation.request, violation.destination, violation.layer, head)
+    return found is not None and found.goes_wrong(violation.kind)
