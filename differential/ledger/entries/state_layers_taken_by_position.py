@@ -32,21 +32,18 @@ def covers(case: Case, difference: ByteDifference) -> bool:
 
 def explains(case: Case, violation: Violation) -> bool:
     """Whether the layer is one that nothing, several layers, or another one is copied to."""
-    place = violation.request, violation.destination, violation.group, violation.layer
-    if None in place or shared_state(case, violation.group, violation.role) is None:
+    buffer, layer = shared_state(case, violation.group, violation.role), violation.layer
+    if buffer is None or layer is None or violation.request is None or violation.destination is None:
         return False
-    assert violation.request is not None and violation.destination is not None and violation.group is not None
-    assert violation.layer is not None and violation.role is not None
-    request, layer = case.requests[violation.request], violation.layer
-    if not grid_partners(case, request, violation.destination, stage_of(case.context, layer)):
+    assert violation.group is not None
+    request, destination = case.requests[violation.request], violation.destination
+    if not grid_partners(case, request, destination, stage_of(case.context, layer)):
         return False
-    found = read_layers(case, request, violation.destination, violation.group, layer, violation.role)
-    by_place: dict[int, list[int]] = {}
-    for rank, own in found:
-        by_place.setdefault(rank.tp, []).append(own)
+    found = read_layers(case, request, destination, violation.group, layer, buffer.role)
+    places = [rank.tp for rank, _ in found]
     return {
         Kind.MISSING: not found,
-        Kind.DUPLICATE: any(len(read) > 1 for read in by_place.values()),
+        Kind.DUPLICATE: len(set(places)) < len(places),
         Kind.WRONG_ELEMENT: any(own != layer for _, own in found),
     }.get(violation.kind, False)
 

@@ -55,7 +55,7 @@ def explains(case: Case, violation: Violation) -> bool:
 
 
 def _state_senders(case: Case, request: Request, violation: Violation) -> list[int]:
-    """Tensor ranks that send the missing state: those asked whose share it is; of replicated state, the elected ones."""
+    """Tensor ranks that send the missing state: those asked whose share it is; of replicated state, the elected."""
     assert violation.destination is not None and violation.layer is not None and violation.role is not None
     stage = stage_of(case.context, violation.layer)
     partners = [rank.tp for rank in grid_partners(case, request, violation.destination, stage)]
