@@ -111,7 +111,7 @@ def _cell(manager: Manager, kind: Kind, grid: Grid) -> GridCell:
         declaration = manager.declare()
     else:
         around = grid.surroundings(max(LAYERS, kind.layers[0]), TOKENS_PER_BLOCK, max(PROMPTS))
-        declaration = kind.decode(kind.scope[0], around)
+        declaration = kind.declare(kind.scope[0], around)
     model = declaration.model
     context, generation = (
         _topology(shape, model.layers - declaration.extra, cut, declaration.extra_of(side))

@@ -8,10 +8,11 @@ from functools import lru_cache, partial
 from hypothesis import strategies as st
 
 from oracle.model.case import Case, Slots
+from oracle.model.errors import InvalidCase
 from strategies import kinds as registry
 from strategies import numbers as n
 from strategies.instances import draw_instances
-from strategies.kinds.protocol import Declaration, Kind, Surroundings
+from strategies.kinds.protocol import Declaration, Kind, Surroundings, of_kind
 from strategies.numbers import WIDTH, Numbers
 from strategies.requests import draw_lengths, draw_requests, lengths_of
 from strategies.topologies import Grid, check_allowed, draw_grid, draw_topologies, least_layers
@@ -56,6 +57,13 @@ def decode(numbers: Sequence[int], *, kinds: Sequence[Kind] | None = None, grid:
     read = Numbers(numbers)
     chosen = registry.kinds() if kinds is None else kinds
     kind = chosen[read(n.KIND) % len(chosen)]
+    try:
+        return _decode(read, kind, grid)
+    except InvalidCase as error:
+        raise of_kind(f"kind {kind.name}", error) from error
+
+
+def _decode(read: Numbers, kind: Kind, grid: Grid | None) -> Case:
     if grid is None:
         grid = draw_grid(read, kind)
     fewest, most = kind.layers
@@ -87,7 +95,7 @@ def decode(numbers: Sequence[int], *, kinds: Sequence[Kind] | None = None, grid:
 
 @lru_cache(maxsize=16384)
 def _declare(kind: Kind, numbers: tuple[int, ...], around: Surroundings) -> Declaration:
-    return kind.decode(numbers, around)
+    return kind.declare(numbers, around)
 
 
 @lru_cache(maxsize=256)

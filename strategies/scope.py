@@ -12,7 +12,7 @@ from oracle.model.errors import InvalidCase
 from oracle.model.topology import Topology
 from strategies import kinds as registry
 from strategies.instances import LAYOUTS, has_heads, make_instance
-from strategies.kinds.protocol import Declaration, Kind, Surroundings
+from strategies.kinds.protocol import Declaration, Kind, Surroundings, of_kind
 from strategies.requests import lengths_of
 from strategies.topologies import TENSOR_SIZES, Grid, Shape, cuts, make_topology, with_extra
 
@@ -48,7 +48,11 @@ def small_scope(kind: Kind | str, bound: str = "small") -> Iterator[Case]:
         grid = Grid(Shape.of(context), Shape.of(generation))
         for declaration in _declarations(kind, grid.surroundings(layers, _block(kind), _prompt(kind, grid)), variants):
             for layouts in LAYOUTS if has_heads(declaration.model) else LAYOUTS[:1]:
-                yield _case(kind, declaration, context, generation, layouts)
+                try:
+                    case = _case(kind, declaration, context, generation, layouts)
+                except InvalidCase as error:
+                    raise of_kind(f"kind {kind.name}", error) from error
+                yield case
 
 
 def describe(bound: str = "small", kind: Kind | str | None = None) -> str:
@@ -107,7 +111,7 @@ def _ranks(extent: Extent) -> int:
 def _count(kind: Kind, extent: Extent, variants: int) -> int:
     """Cases of ``extent``, had every pair all variants."""
     models = [
-        kind.decode(numbers, Surroundings(extent.layers, (1, 1), (1, 1), _block(kind), 3 * _block(kind))).model
+        kind.declare(numbers, Surroundings(extent.layers, (1, 1), (1, 1), _block(kind), 3 * _block(kind))).model
         for numbers in kind.scope[:variants]
     ]
     each = sum(len(LAYOUTS) if has_heads(model) else 1 for model in models)
@@ -136,7 +140,7 @@ def _sides(kind: Kind, extent: Extent, receiver: bool) -> tuple[Topology, ...]:
 @lru_cache(maxsize=4096)
 def _declarations(kind: Kind, around: Surroundings, variants: int) -> tuple[Declaration, ...]:
     """The first ``variants`` different models that fit."""
-    return tuple(dict.fromkeys(kind.decode(numbers, around) for numbers in kind.scope[:variants]))
+    return tuple(dict.fromkeys(kind.declare(numbers, around) for numbers in kind.scope[:variants]))
 
 
 def _block(kind: Kind) -> int:

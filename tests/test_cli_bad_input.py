@@ -146,7 +146,7 @@ UNEVEN = "key @ 0 : H(3).even T D(1) ; 8"
         ),
         (
             damaged(lambda case: case["model"]["groups"][0].update(buffers=[UNEVEN])),
-            "axis H = 3 is not possible: an even split over 2 ranks needs a multiple of 2",
+            "buffer key, axis H = 3 is not possible: an even split over 2 ranks needs a multiple of 2",
         ),
         (
             damaged(lambda case: case.update(slots={"counts": {"kv": 5}}, tables={"context": {"0": {"kv": [[0, 5]]}}})),

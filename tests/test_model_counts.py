@@ -129,7 +129,7 @@ def test_an_even_share_below_a_byte_ends_on_a_whole_byte() -> None:
     assert buffer_bytes(codes, instance_of(tp=4), Topology(4).rank(0)) == 1
     assert_impossible(
         lambda: buffer_bytes(codes, instance_of(tp=8), Topology(8).rank(0)),
-        "axis H",
+        "buffer codes, axis H",
         4,
         "an even split over 8 ranks needs a multiple of 8",
     )

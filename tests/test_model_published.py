@@ -225,8 +225,8 @@ def test_kimi_k3_keeps_449_megabytes_of_state_a_request() -> None:
 def test_state_heads_without_a_whole_share_have_no_layout() -> None:
     ssm, conv = recurrent("0", 6, 4, 4, (6, 3, 3))
     accepted = "an even split over 4 ranks needs a multiple of 4"
-    assert_impossible(lambda: nbytes(ssm, tp=2, cp=2), "axis H", 6, accepted)
-    assert_impossible(lambda: nbytes(conv, tp=4), "axis C", 6, accepted)
+    assert_impossible(lambda: nbytes(ssm, tp=2, cp=2), "buffer ssm_state, axis H", 6, accepted)
+    assert_impossible(lambda: nbytes(conv, tp=4), "buffer conv_state, axis C", 6, accepted)
 
 
 def test_one_b_or_c_group_may_be_whole_on_every_rank_beside_split_channels() -> None:

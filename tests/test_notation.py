@@ -295,7 +295,7 @@ FIELDS = (
         ("key @ 0 : T ; foot(64,8)", "at column 24, ')': expected ',' and the bytes of a row"),
         (
             "key @ 0 : T D(3) ; 4",
-            "at column 20, part = \"['T', 'D'] of 4 bits\": the innermost stored row must be whole bytes",
+            "buffer key.parts = \"['T', 'D'] of 4 bits\": the innermost stored row must be whole bytes",
         ),
         ("key @ 0 : T ; 8 own", "at column 17, 'own': expected ';' and a field, or the end"),
         ("key @ 0 : T ; 8 ; nevr", f"at column 19, 'nevr': {FIELDS}; did you mean never?"),

@@ -23,17 +23,20 @@ class Part(Hashed):
         names = [axis.name for axis in self.axes]
         if len(set(names)) != len(names):
             raise InvalidCase("part.axes", names, "expected distinct axis names")
-        inner = self.axes[-1] if self.axes else None
-        if inner is not None and not inner.is_token and inner.sections:
-            widths = [section.size for section in inner.sections]
-        else:
-            widths = [inner.size if inner is not None and not inner.is_token else 1]
-        if any(width * self.bits % 8 for width in widths):
-            raise InvalidCase("part", f"{names} of {self.bits} bits", "the innermost stored row must be whole bytes")
 
     @property
     def token_axis(self) -> Axis | None:
         return next((axis for axis in self.axes if axis.is_token), None)
+
+    @property
+    def has_whole_rows(self) -> bool:
+        """Whether the innermost stored row, and each section of it, is whole bytes."""
+        inner = self.axes[-1] if self.axes else None
+        if inner is None or inner.is_token:
+            widths = [1]
+        else:
+            widths = [section.size for section in inner.sections] or [inner.size]
+        return not any(width * self.bits % 8 for width in widths)
 
 
 class MoveState(Enum):
@@ -130,6 +133,10 @@ class Buffer(Hashed):
             raise InvalidCase(f"{where}.layers", str(self.layers), "expected at least one layer")
         if not self.parts:
             raise InvalidCase(f"{where}.parts", self.parts, "expected at least one part")
+        for part in self.parts:
+            if not part.has_whole_rows:
+                what = f"{[axis.name for axis in part.axes]} of {part.bits} bits"
+                raise InvalidCase(f"{where}.parts", what, "the innermost stored row must be whole bytes")
         require_whole(f"{where}.sub_rows", self.sub_rows)
         require_whole(f"{where}.expansion", self.expansion, least=1)
         if self.sub_rows and self.expansion > 1:

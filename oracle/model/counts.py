@@ -130,8 +130,14 @@ def local_bytes(buffer: Buffer, instance_bits: tuple[int, ...], parts: tuple[tup
 
 
 def buffer_bytes(buffer: Buffer, instance: Instance, rank: Rank) -> int:
-    """Bytes of ``buffer`` in one slot of ``rank`` of ``instance``."""
+    """Bytes of ``buffer`` in one slot of ``rank`` of ``instance``; what cannot be is told with its role."""
     topology = instance.topology
     bits = tuple(instance.bits_of(buffer.role, part.bits) for part in buffer.parts)
     parts = (grid_part(topology, rank, Grid.TP), grid_part(topology, rank, Grid.TPCP))
-    return local_bytes(buffer, bits, parts, instance.tokens_per_block)
+    try:
+        return local_bytes(buffer, bits, parts, instance.tokens_per_block)
+    except InvalidCase as error:
+        where = f"buffer {buffer.role}"
+        if error.argument.startswith(where):
+            raise
+        raise InvalidCase(f"{where}, {error.argument}", error.value, error.accepted) from error

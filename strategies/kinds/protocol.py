@@ -14,6 +14,12 @@ EVIDENCE = ("config", "config in part", "source", "general knowledge")
 """Seen in a public copy of the model's config, wholly or in part; read in code that pins it; not looked up."""
 
 
+def of_kind(whose: str, error: InvalidCase) -> InvalidCase:
+    """``error`` with ``whose`` declaration it is about, said once."""
+    argument = error.argument if error.argument.startswith(whose) else f"{whose}: {error.argument}"
+    return InvalidCase(argument, error.value, error.accepted)
+
+
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """A model and the legacy sender's declaration for it; ``native`` None: no legacy rule exists.
@@ -81,7 +87,10 @@ class PublishedModel:
         if bits not in self.element_bits:
             accepted = ", ".join(map(str, self.element_bits))
             raise InvalidCase(f"element bits of {self.name}", bits, f"expected one of {accepted}")
-        return self.build(bits)
+        try:
+            return self.build(bits)
+        except InvalidCase as error:
+            raise of_kind(f"model {self.name}", error) from error
 
     def block_length(self, tokens: int | None = None) -> int:
         """``tokens``, checked, or the usual number of tokens per block."""
@@ -135,6 +144,13 @@ class Kind:
             raise InvalidCase(f"{where}.scope", self.scope, "expected at least one small model")
         for numbers in self.scope:
             self.check(numbers)
+
+    def declare(self, numbers: tuple[int, ...], around: Surroundings) -> Declaration:
+        """What ``decode`` builds; what it refuses is told with the name of the kind."""
+        try:
+            return self.decode(numbers, around)
+        except InvalidCase as error:
+            raise of_kind(f"kind {self.name}", error) from error
 
     def check(self, numbers: tuple[int, ...]) -> None:
         """Raise ``InvalidCase`` unless there is one number per bound, and each below it."""
