@@ -44,20 +44,23 @@ def _model(case: Case) -> Iterator[str]:
     draft = f", {count(len(model.draft), 'draft layer')} among them" if len(model.draft) else ""
     yield f"{'model':<12}{count(model.layers, 'layer')}{draft}{f' (kind {case.kind})' if case.kind else ''}"
     for group in model.groups:
-        yield f"  {group.name}: {_retention(group)}"
+        yield f"  {group.name}: {describe_retention(group)}"
         for buffer in group.buffers:
             yield f"    {format_buffer(buffer)}"
     if case.notes:
         yield f"{'notes':<12}{case.notes}"
 
 
-def _retention(group: LayerGroup) -> str:
+def describe_retention(group: LayerGroup) -> str:
+    """``blocks of the last 128 tokens and the first 4 tokens``."""
     if not group.is_paged:
         return "one state for each request" + (", brought by the legacy sender alone" if group.native_only else "")
+    of_length = "" if group.length == "prompt" else f" of the length {group.length}"
+    domain = f", domain {group.domain}" if group.domain else ""
     if group.window is None:
-        return "blocks of all tokens"
+        return f"blocks of all tokens{of_length}{domain}"
     sinks = f" and the first {count(group.sinks, 'token')}" if group.sinks else ""
-    return f"blocks of the last {count(group.window, 'token')}{sinks}"
+    return f"blocks of the last {count(group.window, 'token')}{sinks}{of_length}{domain}"
 
 
 # ---- instances

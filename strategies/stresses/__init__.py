@@ -14,8 +14,16 @@ from strategies.stresses.places import PLACES
 from strategies.stresses.stress import Stress
 from strategies.stresses.tokens import TOKENS
 
-STRESSES: tuple[Stress, ...] = (*HEADS, *TOKENS, *PLACES, *LAYERS)
-"""All of them, by what they depend on."""
+SUBJECTS = {
+    "shares of an axis": HEADS,
+    "tokens of a request": TOKENS,
+    "places of buffers": PLACES,
+    "layers and stages": LAYERS,
+}
+"""The stresses by what they depend on."""
+
+STRESSES: tuple[Stress, ...] = tuple(stress for stresses in SUBJECTS.values() for stress in stresses)
+"""All of them."""
 
 
 def find_stress(name: str) -> Stress:
@@ -31,4 +39,4 @@ def stresses_of(case: Case) -> frozenset[str]:
     return frozenset(stress.name for stress in STRESSES if stress.reached(case))
 
 
-__all__ = ["STRESSES", "Stress", "find_stress", "stresses_of"]
+__all__ = ["STRESSES", "SUBJECTS", "Stress", "find_stress", "stresses_of"]

@@ -191,7 +191,7 @@ HEADS = (
         repeats_heads,
     ),
     Stress(
-        "overlapping or uneven head shares",
+        "overlapping, uneven head shares",
         "heads do not divide over the tensor ranks: shares overlap, or one is larger than another",
         lambda model: any(axis.split in _UNEVEN and axis.size > 1 for axis in split_axes(model)),
         shares_heads_unevenly,
@@ -203,7 +203,7 @@ HEADS = (
         cuts_rows,
     ),
     Stress(
-        "sub-byte elements, two units in a group",
+        "sub-byte elements, two units",
         "elements of less than a byte, beside others of another width in the same slot number",
         lambda model: any(_has_two_units(group, _DECLARED) for group in model.groups),
         lambda case: any(_has_two_units(group, *_instances(case)) for group in case.model.groups),

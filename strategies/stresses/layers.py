@@ -123,8 +123,8 @@ def stages_are_uneven(case: Case) -> bool:
 
 LAYERS = (
     Stress(
-        "several retention classes per layer",
-        "what a layer keeps is in several groups, each kept for another time",
+        "several retention classes",
+        "what one layer keeps is in several groups, each retained in its own way",
         _retained_twice,
         lambda case: _retained_twice(case.model),
     ),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
+from math import gcd
 
 from oracle.model.axes import Axis, Split
 from oracle.model.buffers import Buffer, LayerGroup, Model, Part, Placement
@@ -154,16 +154,22 @@ def _has_padding(case: Case) -> bool:
 # ---- what the sizes of a declaration allow
 
 
-@lru_cache(maxsize=8192)
-def _unit(buffer: Buffer, ranks: int) -> tuple[bool, Fraction] | None:
-    """(whether for a token, bits) of the first of ``ranks`` shares; ``None`` where there is no such share."""
+Unit = tuple[int, int]
+"""(bits, tokens that they are for) without a common divisor; no tokens: a block of any length, or the request"""
+
+
+@lru_cache(maxsize=16384)
+def _unit(buffer: Buffer, ranks: int) -> Unit | None:
+    """What the first of ``ranks`` shares stores; ``None`` where there is no such share."""
     bits = 0
     for part in buffer.parts:
         size = part.bits
         for axis in part.axes:
             size *= 1 if axis.is_token else _held(axis, ranks)
         bits += size
-    return (buffer.tokens_per_row > 0, Fraction(bits, buffer.tokens_per_row or 1)) if bits else None
+    rows = buffer.tokens_per_row
+    common = gcd(bits, rows) if rows else 1
+    return (bits // common, rows // common) if bits else None
 
 
 def _held(axis: Axis, ranks: int) -> int:
@@ -173,7 +179,7 @@ def _held(axis: Axis, ranks: int) -> int:
         return 0
 
 
-def _units(group: LayerGroup, ranks: int) -> set[tuple[bool, Fraction] | None]:
+def _units(group: LayerGroup, ranks: int) -> set[Unit | None]:
     return {_unit(buffer, ranks) for buffer in group.buffers}
 
 
@@ -203,7 +209,7 @@ def _meetings(model: Model) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _most_units(model: Model) -> int:
-    return max(len(_units(group, ranks) - {None}) for group in model.groups for ranks in RANKS)
+    return max(len(_units(group, ranks) - {None}) for group in model.groups for ranks in (1, 4))
 
 
 @lru_cache(maxsize=4096)
@@ -224,8 +230,8 @@ PLACES = (
         _share_a_pool_group,
     ),
     Stress(
-        "coalesced by accident, uneven stride",
-        "a side buffer is as large as a key and joins its pool, so layers are not equally far apart",
+        "coalesced by accident",
+        "a side buffer is as large as a key and joins its pool, which makes the stride of layers uneven",
         lambda model: bool(_meetings(model)),
         lambda case: any(coalesced(case, side) for side in SIDES),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,7 +20,7 @@ class Stress:
 
     ``declared(model)``: a cache so declared can show it at all, with suitable instances and requests.
     ``reached(case)``: this case does. ``splits``: what a kind has to allow besides, of ``stages``, ``helix`` and
-    ``attention_dp``.
+    ``attention_dp``. ``with_blocks(model, tokens)``: whether blocks of so many tokens are suitable, where not all are.
     """
 
     name: str
@@ -28,10 +28,21 @@ class Stress:
     declared: Callable[[Model], bool]
     reached: Callable[[Case], bool]
     splits: tuple[str, ...] = ()
+    with_blocks: Callable[[Model, int], bool] | None = None
 
     def allowed(self, kind: Kind) -> bool:
         """Whether ``kind`` can be split as it takes."""
         return all(getattr(kind, split) for split in self.splits)
+
+    def declared_by(self, kind: Kind, models: Iterable[tuple[Model, tuple[int, ...]]]) -> bool:
+        """Whether one of ``models``, each with its block lengths (none: any), can show it as ``kind`` can be split."""
+        return self.allowed(kind) and any(
+            self.declared(model) and self._fits(model, blocks) for model, blocks in models
+        )
+
+    def _fits(self, model: Model, blocks: tuple[int, ...]) -> bool:
+        suits = self.with_blocks
+        return suits is None or not blocks or any(suits(model, tokens) for tokens in blocks)
 
 
 Held = tuple[LayerGroup, Buffer]

@@ -86,12 +86,8 @@ def ends_inside_a_row(case: Case) -> bool:
     )
 
 
-def _one_row(case: Case) -> bool:
-    return any(
-        buffer.tokens_per_row == instance.tokens_per_block
-        for _, buffer in _compressed(case.model)
-        for instance in _instances(case)
-    )
+def _one_row(model: Model, tokens_per_block: int) -> bool:
+    return any(buffer.tokens_per_row == tokens_per_block for _, buffer in _compressed(model))
 
 
 def _ends_inside_a_block(case: Case, groups: list[LayerGroup]) -> bool:
@@ -120,12 +116,16 @@ def _has_rings(model: Model) -> bool:
     return any(axis.name == "R" for _, buffer in moving(model) for part in buffer.parts for axis in part.axes)
 
 
-def _has_sub_pages(case: Case) -> bool:
+def _has_sub_pages(model: Model, tokens_per_block: int) -> bool:
     return any(
-        sub_pages(buffer, instance.tokens_per_block)[0] > 1
-        for _, buffer in moving(case.model)
-        for instance in _instances(case)
+        tokens_per_block % (buffer.tokens_per_row or 1) == 0 and sub_pages(buffer, tokens_per_block)[0] > 1
+        for _, buffer in moving(model)
+        if buffer.expansion > 1 or buffer.sub_rows
     )
+
+
+def _on_a_side(case: Case, suits: Callable[[Model, int], bool]) -> bool:
+    return any(suits(case.model, instance.tokens_per_block) for instance in _instances(case))
 
 
 # ---- lengths
@@ -185,7 +185,8 @@ TOKENS = (
         "compression, one row a block",
         "a row stands for as many tokens as a block has",
         lambda model: bool(_compressed(model)),
-        _one_row,
+        lambda case: _on_a_side(case, _one_row),
+        with_blocks=_one_row,
     ),
     Stress(
         "page footers",
@@ -209,7 +210,8 @@ TOKENS = (
         "several sub-pages in a block",
         "a block is cut into sub-pages, one after another",
         lambda model: any(buffer.expansion > 1 or buffer.sub_rows for _, buffer in moving(model)),
-        _has_sub_pages,
+        lambda case: _on_a_side(case, _has_sub_pages),
+        with_blocks=_has_sub_pages,
     ),
     Stress(
         "a length of its own",

@@ -1,0 +1,53 @@
+"""Which stresses the cases of a kind reach, counted over cases that are the same every time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+
+from oracle.model.case import Case
+from strategies.cases import decode
+from strategies.kinds.protocol import Kind
+from strategies.numbers import WIDTH
+from strategies.stresses import STRESSES
+
+CASES = 300
+"""Cases of a kind within which it has to reach what its declarations show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Whether a kind declares a stress, and how many of its cases reach it."""
+
+    declared: bool
+    cases: int
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the kind has nothing to do with it."""
+        return not self.declared and not self.cases
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether the kind declares what none of its cases reaches."""
+        return self.declared and not self.cases
+
+
+def some_cases(kind: Kind, count: int = CASES) -> tuple[Case, ...]:
+    """``count`` cases of ``kind``, drawn without Hypothesis: the name of the kind is the seed."""
+    random = Random(f"cases of {kind.name}")
+    return tuple(decode(random.randbytes(WIDTH), kinds=(kind,)) for _ in range(count))
+
+
+@lru_cache(maxsize=64)
+def reach_of(kind: Kind, count: int = CASES) -> dict[str, Reach]:
+    """How ``kind`` fares with each stress, by name."""
+    cases = some_cases(kind, count)
+    reached = dict.fromkeys((stress.name for stress in STRESSES), 0)
+    for case in cases:
+        for stress in STRESSES:
+            reached[stress.name] += stress.reached(case)
+    models = [(model, kind.tokens_per_block) for model in dict.fromkeys(case.model for case in cases)]
+    models += [(published.declare().model, published.tokens_per_block) for published in kind.published]
+    return {stress.name: Reach(stress.declared_by(kind, models), reached[stress.name]) for stress in STRESSES}
