@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import date
 
 from differential.compare import FIRST, RefusalDifference
-from differential.ledger.entries.other_roles_in_a_view import explains
+from differential.ledger.entries.other_roles_in_a_view import explains as is_left_out
 from differential.ledger.entry import NATIVE, Entry, Refuses
 from differential.ledger.legacy.sides import divides
 from differential.ledger.legacy.views import views
+from differential.runner import Kind, Violation
 from oracle.model.case import Case
 
 
@@ -20,12 +21,20 @@ def covers(case: Case, difference: RefusalDifference) -> bool:
         {
             (group, frozenset(role for _, role in view))
             for rank in range(case.side(side).topology.size)
-            for group in range(len(case.model.groups))
+            for group, declared in enumerate(case.model.groups)
+            if declared.is_paged
             for view in views(case, side, rank, group)
         }
         for side in ("context", "generation")
     ]
     return roles[0].isdisjoint(roles[1])
+
+
+def explains(case: Case, violation: Violation) -> bool:
+    """Whether a block was left out; or state was copied, which between two instances of such blocks is no element."""
+    if violation.kind is Kind.WRONG_ELEMENT and violation.group is not None and violation.found is None:
+        return not case.model.groups[violation.group].is_paged
+    return is_left_out(case, violation)
 
 
 ENTRY = Entry(
