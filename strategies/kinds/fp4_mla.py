@@ -115,7 +115,7 @@ KIND = Kind(
     order=10,
     bounds=(len(SHAPES), 8, FALLBACKS, 2),
     decode=decode,
-    scope=((1, 2, 0, 1), (2, 0, 1, 1), (3, 5, 2, 0)),
+    scope=((1, 0, 0, 1), (2, 2, 1, 1), (3, 5, 2, 0)),
     published=(
         PublishedModel(
             "kimi-k3-fp4",

@@ -124,7 +124,7 @@ KIND = Kind(
     order=8,
     bounds=(32, len(DIMS), len(BITS), INDEXED, MASKS, 16),
     decode=decode,
-    scope=((4, 1, 0, 0, 1, 0), (4, 1, 1, 0, 1, 6), (3, 1, 2, 2, 3, 8)),
+    scope=((2, 1, 0, 0, 1, 0), (2, 1, 1, 0, 1, 6), (1, 1, 2, 2, 3, 8)),
     published=(
         _published("minimax-m3", "MiniMax-M3", 16),
         _published("minimax-m3-fp8-index", "MiniMax-M3 with an index key of 8 bits", 8, says="; index key in FP8"),
