@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from oracle.model.axes import Axis, Grid, Split
@@ -81,26 +82,35 @@ def _is_whole(buffer: Buffer) -> bool:
     return not any(axis.is_split for part in buffer.parts for axis in part.axes)
 
 
+def _beside(held: Iterable[Buffer]) -> tuple[Axis, ...]:
+    """The split axes of ``held``, where it has buffers as well of which each rank has all."""
+    buffers = tuple(held)
+    if not any(map(_is_whole, buffers)):
+        return ()
+    return tuple(dict.fromkeys(axis for b in buffers for part in b.parts for axis in part.axes if axis.is_split))
+
+
 @lru_cache(maxsize=4096)
-def _beside(model: Model, stateful: bool = False) -> tuple[Axis, ...]:
-    """Split axes of groups, or of state groups, that hold buffers of which each rank has all as well."""
-    found: dict[Axis, None] = {}
-    for group in model.groups:
-        buffers = [buffer for holder, buffer in moving(model) if holder is group]
-        if any(map(_is_whole, buffers)) and not (stateful and group.is_paged):
-            found |= {axis: None for b in buffers for part in b.parts for axis in part.axes if axis.is_split}
-    return tuple(found)
+def _beside_rows(model: Model) -> tuple[Axis, ...]:
+    return _beside(buffer for group, buffer in moving(model) if group.is_paged)
+
+
+@lru_cache(maxsize=4096)
+def _beside_state(model: Model) -> tuple[Axis, ...]:
+    """Those over the TP×CP grid, of state groups."""
+    states = [group for group in model.groups if not group.is_paged]
+    found = [_beside(buffer for holder, buffer in moving(model) if holder is group) for group in states]
+    return tuple(axis for axes in found for axis in axes if axis.grid is Grid.TPCP)
 
 
 def holds_whole_beside_shares(case: Case) -> bool:
-    """Whether a group of several ranks has buffers of both sorts."""
-    return any(shares(instance, axis.grid) > 1 for axis in _beside(case.model) for instance in _instances(case))
+    """Whether ranks of a side hold shares of some rows of tokens, and all of others."""
+    return any(shares(instance, axis.grid) > 1 for axis in _beside_rows(case.model) for instance in _instances(case))
 
 
 def holds_whole_state_under_helix(case: Case) -> bool:
     """Whether a group over the TP×CP grid of a Helix instance has state that each rank holds whole."""
-    whole = [axis for axis in _beside(case.model, True) if axis.grid is Grid.TPCP]
-    return bool(whole) and any(instance.topology.cp > 1 for instance in _instances(case))
+    return bool(_beside_state(case.model)) and any(instance.topology.cp > 1 for instance in _instances(case))
 
 
 def _repeats(axis: Axis, parts: int) -> bool:
@@ -210,8 +220,8 @@ HEADS = (
     ),
     Stress(
         "replicated beside sharded",
-        "one group holds buffers that its ranks share out and others that each of them has whole",
-        lambda model: bool(_beside(model)),
+        "rows of tokens that ranks share out, and beside them others that each rank has whole",
+        lambda model: bool(_beside_rows(model)),
         holds_whole_beside_shares,
     ),
     Stress(
@@ -248,7 +258,7 @@ HEADS = (
     Stress(
         "replicated state under Helix",
         "beside such parts, state that every rank holds whole, with context-parallel receivers",
-        lambda model: any(axis.grid is Grid.TPCP for axis in _beside(model, True)),
+        lambda model: bool(_beside_state(model)),
         holds_whole_state_under_helix,
         ("helix",),
     ),
