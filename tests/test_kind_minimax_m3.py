@@ -6,22 +6,28 @@ from statistics import median
 
 import pytest
 
+from differential.ledger import settle
 from differential.runner import run_case
 from differential.subjects.mapping import Mapping
 from oracle.model.buffers import MoveState
-from oracle.model.case import Case
+from oracle.model.case import Case, Request
+from oracle.model.instance import Instance
 from oracle.model.sides import lay_out
+from oracle.model.topology import Topology
 from strategies.deployments import deployment
 from strategies.kinds import find_kind, minimax_m3
 from strategies.kinds.protocol import Declaration, Surroundings
 from strategies.topologies import Shape
-from tests.kind_cases import build_samples, bytes_by_rank, deployed, drawn, is_coalesced, pools_of, roles_of
-from tests.kind_cases import share_a_pool as share
-
-K_I = "key", "index_key"
-PLAIN, FP8_INDEX = "minimax-m3", "minimax-m3-fp8-index"
-
-# ---- at the published size (spec: kinds, MiniMax M3)
+from tests.kind_cases import (
+    build_samples,
+    bytes_by_rank,
+    deployed,
+    drawn,
+    is_coalesced,
+    pools_of,
+    roles_of,
+    share_a_pool,
+)
 
 PACKED = [
     # model, K/V bits, tp, (slot bytes, members) of each pool
@@ -46,7 +52,7 @@ def test_the_index_key_is_coalesced_by_tensor_size_and_width_alone(
     (table, *others) = deployed(model, element_bits=bits, tp=tp)
     assert pools_of(table) == sorted(pools, reverse=True)
     assert {tuple(pools_of(other)) for other in others} <= {tuple(pools_of(table))}
-    assert share(table, *K_I) is (len(pools) == (2 if bits == 4 else 1))
+    assert share_a_pool(table, *K_I) is (len(pools) == (2 if bits == 4 else 1))
     assert len({pool.pool_group for pool in table.pools}) == 1
 
 
@@ -110,6 +116,19 @@ def test_the_value_of_the_indexer_never_moves_and_stands_outside_the_pools_of_th
 def test_four_bit_drafts_have_scales_too() -> None:
     found = buffers_of(small(bits=4, dim=8, scaled=4, draft=1))
     assert {role for role, layer in found if layer == 3} == {"key", "value", "key_block_scale", "value_block_scale"}
+
+
+def test_a_draft_as_wide_as_scales_joins_their_view_and_the_legacy_sender_refuses_to_cut_heads() -> None:
+    declaration = minimax_m3.declare(1, 4, 4, 4, (0,), 1, 8, scaled=4, draft=1, draft_heads=2)
+    sides = (
+        Instance(Topology(2, (2,)), packing=(("full", "interleaved"),)),
+        Instance(Topology(1, (2,))),
+    )
+    case = Case(declaration.model, *sides, (Request(0, 1),), native=declaration.native)
+    assert roles_of(lay_out(case, "generation").tables[0])[1] >= {"key", "key_block_scale"}
+    comparison = compared(case)
+    assert [each.code for each in comparison.refusals] == ["buffer_counts_differ"]
+    assert list(settle(case, comparison).accepted) == ["other-roles-on-a-layer-of-a-view"]
 
 
 # ---- what is drawn

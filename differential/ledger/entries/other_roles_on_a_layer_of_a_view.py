@@ -17,9 +17,9 @@ def covers(case: Case, difference: RefusalDifference) -> bool:
 ENTRY = Entry(
     name="other-roles-on-a-layer-of-a-view",
     summary="views that have the same roles in all are partners, though one layer has others in each: refused",
-    reference="spec: legacy sender, 5 (intact needs equal bytes) and 6.1, step 1",
+    reference="spec: legacy sender, 5 (intact needs equal bytes, heads equal buffers a layer) and 6.1, step 1",
     component="legacy view mapping",
     second=NATIVE,
-    form=Refuses(SECOND, ("region_sizes_differ",), covers),
+    form=Refuses(SECOND, ("region_sizes_differ", "buffer_counts_differ"), covers),
     look_again=date(2027, 6, 1),
 )
