@@ -28,6 +28,12 @@ from tests.kind_cases import (
     roles_of,
     share_a_pool,
 )
+from tests.ledger_cases import compared
+
+K_I = "key", "index_key"
+PLAIN, FP8_INDEX = "minimax-m3", "minimax-m3-fp8-index"
+
+# ---- at the published size (spec: kinds, MiniMax M3)
 
 PACKED = [
     # model, K/V bits, tp, (slot bytes, members) of each pool
