@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from differential.compare.large import is_large
+from differential.compare.sibling import is_large
 from kvwitness.trial import Judgement
 from oracle.model.case import Case
 from oracle.model.writes import Refusal, Writes

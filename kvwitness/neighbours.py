@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from differential.compare.large import is_large
+from differential.compare.sibling import is_large
 from kvwitness.reduce import exists, with_layers
 from kvwitness.trial import Trial
 from kvwitness.words import joined

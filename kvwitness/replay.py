@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from differential.compare.large import is_large
+from differential.compare.sibling import is_large
 from kvwitness.difference import describe_comparison
 from kvwitness.search import argument_of
 from kvwitness.settings import Judged

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from differential.compare import FIRST, SECOND, Comparison
-from differential.compare.large import is_large
+from differential.compare.sibling import is_large
 from differential.engines import find_engine
 from differential.engines.protocol import Engine
 from differential.faults import find_fault

@@ -10,7 +10,7 @@ import pytest
 from differential import runner
 from differential.compare import compare
 from differential.compare.alike import are_alike
-from differential.compare.large import is_large
+from differential.compare.sibling import is_large
 from differential.faults import find_fault
 from differential.ledger import asked_of, check_case, compare_plans
 from differential.managers.tables import gather_facts

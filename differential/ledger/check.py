@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from differential.compare import Comparison, compare
-from differential.compare.large import compare_outlines, covers_outline, is_large, small_sibling
+from differential.compare.large import compare_outlines, covers_outline
+from differential.compare.sibling import is_large, small_sibling
 from differential.engines.protocol import Engine
 from differential.ledger.entry import MAPPING
 from differential.ledger.settle import Settled, covers_verdict, settle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from rich.console import Console
 
-from differential.compare.large import is_large
+from differential.compare.sibling import is_large
 from kvwitness.bytemap import map_failure
 from kvwitness.cli.bytes import tell_map
 from kvwitness.cli.options import load_named

@@ -42,7 +42,7 @@ NATIVE = Native(
 DIMS = (1, 2, 1, 2, 4, 3, 1, 2)
 INDEX_DIMS = (1, 2, 4, 3, 6, 8, 5, 12)
 """Some cross the size of a key of one side alone, some that of the positions."""
-EMBEDDINGS = ((2, 3, 1), (3, 2, 2), (1, 2, 1), (4, 2, 1))
+EMBEDDINGS = ((2, 3, 1), (3, 1, 2), (2, 2, 1), (4, 2, 2))
 """(channels, steps of them, tokens of context) of the layer embedding; the last two buffers are of one size."""
 
 

@@ -1,0 +1,131 @@
+"""Small siblings of large cases: the same instances and layout with short prompts and narrow elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import gcd, lcm
+
+from oracle.model.axes import Axis, Grid, Section, Split
+from oracle.model.buffers import Model, Part
+from oracle.model.case import SIDES, Case, Request, SideState, Slots
+from oracle.model.errors import InvalidCase
+from oracle.model.instance import Instance
+from oracle.model.sides import lay_out
+from oracle.truth.decide import method_for
+
+MOST_BLOCKS = 4
+"""Blocks of a rank that a sibling's prompt has at most, besides those that a window reaches over."""
+
+WIDE = 16
+"""Payload axes from this length on are divided by what all of them have in common."""
+
+TRIES = 12
+
+
+def is_large(case: Case) -> bool:
+    """Whether the memory of ``case`` is judged in closed form, without naming each byte."""
+    return method_for(case) != "elements"
+
+
+def small_sibling(case: Case) -> Case | None:
+    """The same instances, requests and heads with short prompts and narrow elements; None where there is none.
+
+    A prompt keeps how far it reaches into its last block. Buffers that share a pool still do, in the same order, and
+    others still do not; what is cut evenly is still cut in as many parts.
+    """
+    if case.tables or case.presented or any(case.side(side).page_tables for side in SIDES):
+        return None
+    requests = tuple(_shorter(case, request) for request in case.requests)
+    packed = _packed(case)
+    for model in _narrower(case):
+        small = replace(case, model=model, requests=requests, slots=Slots())
+        try:
+            if _packed(small) == packed and not is_large(small):
+                return small
+        except InvalidCase:
+            continue
+    return None
+
+
+def _packed(case: Case) -> list[list[object]]:
+    """Rank by rank, what stands in one pool and which groups share a pool group; not sizes, nor the order of pools."""
+    found: list[list[object]] = []
+    for side in SIDES:
+        for table in lay_out(case, side).tables:
+            pools: dict[int, list[tuple[int, int, int, str]]] = {}
+            for entry in table.entries:
+                pools.setdefault(entry.pool, []).append((entry.group, entry.offset, entry.layer, entry.role))
+            members = [[(group, layer, role) for group, _, layer, role in sorted(own)] for own in pools.values()]
+            shared: dict[int, set[int]] = {}
+            for entry in table.entries:
+                shared.setdefault(table.pools[entry.pool].pool_group, set()).add(entry.group)
+            found.append([sorted(members), sorted(map(sorted, shared.values()))])
+    return found
+
+
+def _shorter(case: Case, request: Request) -> Request:
+    size = case.generation.tokens_per_block
+    period = lcm(case.context.topology.cp, case.generation.topology.cp) * size
+    windows = [group.window + group.sinks for group in case.model.groups if group.window is not None]
+    most = (MOST_BLOCKS + -(-max(windows, default=0) // period)) * period
+    prompt = request.prompt if request.prompt <= most else most - period + (request.prompt - 1) % period + 1
+    states = {side: SideState(min(request.state(side).cached, prompt)) for side in SIDES}
+    return replace(request, prompt=prompt, cuts=tuple(cut for cut in request.cuts if cut < prompt), **states)
+
+
+def _narrower(case: Case) -> Iterator[Model]:
+    """Models with other sizes, in which sizes that differ still do: in proportion first, then by their order."""
+    parts = [part for group in case.model.groups for buffer in group.buffers for part in buffer.parts]
+    payload = sorted({axis.size for part in parts for axis in part.axes if _is_payload(axis)})
+    even = sorted({size for part in parts for axis in part.axes for size in _even_sizes(axis)})
+    whole = max([8 // gcd(8, part.bits) for part in parts])
+    common = gcd(*[size for size in payload if size >= WIDE])
+    widths = [{size: size // common if size >= WIDE else size for size in payload}] if common > 1 else []
+    widths += [{size: (number + first) * whole for number, size in enumerate(payload)} for first in range(1, TRIES)]
+    for width in widths:
+        yield _with_sizes(case, width, {size: number for number, size in enumerate(even, 1)})
+
+
+def _is_payload(axis: Axis) -> bool:
+    """Whether the length of ``axis`` decides nothing but the width of an element."""
+    return not axis.is_split and not axis.is_token and not axis.sections
+
+
+def _even_sizes(axis: Axis) -> list[int]:
+    """Lengths that every rank has an equal part of, or all of: those of sections, or of the whole axis."""
+    if axis.sections:
+        splits = {section.split for section in axis.sections}
+        return [section.size for section in axis.sections] if splits <= {Split.EVEN, Split.ALL} else []
+    return [axis.size] if axis.split is Split.EVEN else []
+
+
+def _parts(instance: Instance, grid: Grid) -> int:
+    topology = instance.topology
+    if topology.attention_dp:
+        return 1
+    return topology.tp if grid is Grid.TP else topology.tp * topology.cp
+
+
+def _with_sizes(case: Case, width: dict[int, int], shares: dict[int, int]) -> Model:
+    """The model of ``case`` with payload axes as ``width`` says, and ``shares`` indices on each rank of even ones."""
+
+    def resized(axis: Axis) -> Axis:
+        if _is_payload(axis):
+            return replace(axis, size=width[axis.size])
+        if not _even_sizes(axis):
+            return axis
+        period = lcm(*[_parts(case.side(side), axis.grid) for side in SIDES])
+        if not axis.sections:
+            return replace(axis, size=shares[axis.size] * period)
+        sections = tuple(Section(each.name, shares[each.size] * period, each.split) for each in axis.sections)
+        return Axis(axis.name, grid=axis.grid, sections=sections)
+
+    def narrowed(part: Part) -> Part:
+        return replace(part, axes=tuple(map(resized, part.axes)))
+
+    groups = []
+    for group in case.model.groups:
+        buffers = tuple(replace(b, parts=tuple(map(narrowed, b.parts))) for b in group.buffers)
+        groups.append(replace(group, buffers=buffers))
+    return replace(case.model, groups=tuple(groups))
