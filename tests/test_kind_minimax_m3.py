@@ -6,9 +6,10 @@ from statistics import median
 
 import pytest
 
-from differential.ledger import settle
+from differential.ledger import check_case, settle
 from differential.runner import run_case
 from differential.subjects.mapping import Mapping
+from differential.subjects.native import make
 from oracle.model.buffers import MoveState
 from oracle.model.case import Case, Request
 from oracle.model.instance import Instance
@@ -135,6 +136,21 @@ def test_a_draft_as_wide_as_scales_joins_their_view_and_the_legacy_sender_refuse
     comparison = compared(case)
     assert [each.code for each in comparison.refusals] == ["buffer_counts_differ"]
     assert list(settle(case, comparison).accepted) == ["other-roles-on-a-layer-of-a-view"]
+
+
+@pytest.mark.parametrize(("index_dim", "coalesced"), [(3, True), (4, False)])
+def test_heads_that_run_past_theirs_reach_the_index_key_only_where_it_stands_beside_them(
+    index_dim: int, coalesced: bool
+) -> None:
+    """Six heads from tp 3 to tp 2: the legacy sender counts a shift that is one head too large."""
+    declaration = minimax_m3.declare(1, 6, 1, 8, (0,), index_dim, 8)
+    sides = (Instance(Topology(tp, (1,)), layout="HND") for tp in (3, 2))
+    case = Case(declaration.model, *sides, (Request(0, 1),), native=declaration.native)
+    checked = check_case(case, [Mapping(), make("")])
+    roles = {violation.role for violation in checked.result.verdicts["native"].violations}
+    assert is_coalesced(case, "generation", *K_I) is coalesced
+    assert ("index_key" in roles) is coalesced and "value" in roles
+    assert checked.passed
 
 
 # ---- what is drawn

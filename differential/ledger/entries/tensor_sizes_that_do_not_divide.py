@@ -6,7 +6,7 @@ from datetime import date
 
 from differential.compare import FIRST, RefusalDifference
 from differential.ledger.entry import NATIVE, Entry, Refuses
-from differential.ledger.legacy.heads import arrivals, heads_of
+from differential.ledger.legacy.heads import arrivals, heads_of, is_head_split
 from differential.ledger.legacy.sides import (
     asked_ranks,
     asked_tensor_ranks,
@@ -18,6 +18,7 @@ from differential.ledger.legacy.sides import (
 from differential.ledger.legacy.state import grid_partners, shared_state
 from differential.runner import Kind, Violation
 from oracle.model.case import Case, Request
+from oracle.model.sides import lay_out
 
 
 def applies(case: Case) -> bool:
@@ -47,7 +48,9 @@ def explains(case: Case, violation: Violation) -> bool:
         copies = max(1, tensor_size(case.context) // tensor_size(case.generation))
         asked = asked_tensor_ranks(case, request, violation.destination, stage)
         winners = [rank for rank in asked if rank % copies == election_key(case, request) % copies]
-        return {Kind.MISSING: not winners, Kind.DUPLICATE: len(winners) > 1}.get(violation.kind, False)
+        if {Kind.MISSING: not winners, Kind.DUPLICATE: len(winners) > 1}.get(violation.kind, False):
+            return True
+        return violation.kind in (Kind.DUPLICATE, Kind.WRONG_ELEMENT) and _is_run_over(case, violation)
     found = arrivals(case, request, violation.destination, violation.layer)
     if violation.kind is Kind.STRAY or found.overflows:
         return found.overflows
@@ -63,6 +66,19 @@ def _state_senders(case: Case, request: Request, violation: Violation) -> list[i
         return partners
     copies = max(1, tensor_size(case.context) // tensor_size(case.generation))
     return [rank for rank in partners if rank % copies == election_key(case, request) % copies]
+
+
+def _is_run_over(case: Case, violation: Violation) -> bool:
+    """Whether the buffer shares a pool of its rank with heads that run past the end of theirs."""
+    assert violation.destination is not None
+    entries = lay_out(case, "generation").tables[violation.destination].entries
+    pools = {
+        entry.pool
+        for entry in entries
+        if (entry.group, entry.layer, entry.role) == (violation.group, violation.layer, violation.role)
+    }
+    beside = any(entry.pool in pools and is_head_split(case, entry.group, entry.role) for entry in entries)
+    return beside and _overflows(case, violation)
 
 
 def _overflows(case: Case, violation: Violation) -> bool:
