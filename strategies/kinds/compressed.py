@@ -15,7 +15,7 @@ from oracle.model.buffers import Buffer, LayerGroup, Model, Part, Placement
 from oracle.model.layers import LayerSet
 from strategies.kinds.pieces import layers, paged
 
-SWA, STATES, MAIN, INDEX = (7, 0), (7, 1), (7, 5), (7, 6)
+SWA, STATES, MAIN = (7, 0), (7, 1), (7, 5)
 """Ids of the seven types of internal layers; an internal layer of several types goes by the first of them."""
 
 
@@ -60,31 +60,33 @@ class Forms:
     align: int = 0
 
 
-def compressed(ratios: Sequence[int], window: int, fine: int, forms: Forms) -> Model:
+def compressed(ratios: Sequence[int], window: int, fine: int, forms: Forms, *, virtual: bool = True) -> Model:
     """One layer for each of ``ratios`` (0: window only), ``window`` tokens of it; ``fine`` is the ratio with an index.
 
     Buffers that are kept equally long are in one group: the states of a coarse ratio equal to the window, for one.
+    ``virtual``: the manager has several internal layers a layer, with ids of their own.
     """
+    swa_id, states_id, main_id = (SWA, STATES, MAIN) if virtual else ((1, 0),) * 3
     align = forms.align
     every = layers(range(len(ratios)))
-    groups: dict[int | None, list[Buffer]] = {window: [forms.window.buffer("swa", every, ids=SWA, align=align)]}
+    groups: dict[int | None, list[Buffer]] = {window: [forms.window.buffer("swa", every, ids=swa_id, align=align)]}
     groups[None] = []
     for ratio in sorted({ratio for ratio in ratios if ratio}):
         on = layers(layer for layer, own in enumerate(ratios) if own == ratio)
         overlap = 2 if ratio == fine else 1
         states = groups.setdefault(overlap * ratio, [])
-        main = [forms.main.buffer("compress", on, tokens_per_row=ratio, ids=MAIN, align=align)]
+        main = [forms.main.buffer("compress", on, tokens_per_row=ratio, ids=main_id, align=align)]
         width = Rows(((overlap * forms.state, 32),))
         # A coarse layer has its states with its window cache, where both are kept equally long.
-        ids = STATES if overlap * ratio != window or ratio == fine else SWA
+        ids = states_id if overlap * ratio != window or ratio == fine else swa_id
         states += [width.buffer(f"compressor_{what}", on, ids=ids, align=align) for what in ("kv", "score")]
         if ratio == fine:
-            main.append(forms.index.buffer("indexer_compress", on, tokens_per_row=ratio, ids=MAIN, align=align))
+            main.append(forms.index.buffer("indexer_compress", on, tokens_per_row=ratio, ids=main_id, align=align))
             width = Rows(((overlap * forms.index_state, 32),))
             states += [width.buffer(f"indexer_compressor_{what}", on, ids=ids, align=align) for what in ("kv", "score")]
         if forms.scale:
             scale = Rows(((forms.scale, 8),))
-            main.append(scale.buffer("compress_block_scale", on, tokens_per_row=ratio, ids=MAIN, align=align))
+            main.append(scale.buffer("compress_block_scale", on, tokens_per_row=ratio, ids=main_id, align=align))
         groups[None] += main
     return Model(len(ratios), tuple(_group(kept, window, buffers) for kept, buffers in groups.items() if buffers))
 

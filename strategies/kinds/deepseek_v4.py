@@ -54,14 +54,18 @@ WINDOWS = 12
 """Numbers of a window: eight near the prompt, the others as long as the states of a coarse compressor."""
 
 
-def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
-    layer_map, form, window, ratio = numbers
+def draw_ratios(layer_map: int, ratio: int, around: Surroundings) -> tuple[tuple[int, ...], int, int]:
+    """(ratio of each layer, the fine one, the coarse one) of a small model; a coarse row stands for a block or half."""
     block = around.tokens_per_block or 4
-    # A coarse row stands for a whole block, or for half of one.
     coarse, fine = ((block, 2), (max(block // 2, 4), 2), (block, 4), (block, 2))[ratio]
     coarse, fine = min(coarse, block), min(fine, block)
     of = {"w": 0, "f": fine, "c": coarse}
-    ratios = tuple(of[layer] for layer in (MAPS[layer_map] * around.layers)[: around.layers])
+    return tuple(of[layer] for layer in (MAPS[layer_map] * around.layers)[: around.layers]), fine, coarse
+
+
+def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
+    layer_map, form, window, ratio = numbers
+    ratios, fine, coarse = draw_ratios(layer_map, ratio, around)
     return declare(ratios, draw_window(window, around) if window < 8 else coarse, fine, FORMS[form])
 
 

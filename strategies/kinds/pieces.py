@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from oracle.model.axes import Axis, Split
-from oracle.model.buffers import Buffer, GroupKind, LayerGroup, Part
+from oracle.model.buffers import Buffer, GroupKind, LayerGroup, Part, Placement
 from oracle.model.layers import LayerSet
 
 TOKENS = Axis("T", tokens_per_row=1)
@@ -16,9 +17,14 @@ def layers(ids: Iterable[int]) -> LayerSet:
     return LayerSet.of(ids)
 
 
-def by_heads(role: str, on: LayerSet, heads: int, dim: int, bits: int) -> Buffer:
+def by_heads(role: str, on: LayerSet, heads: int, dim: int, bits: int, split: Split = Split.HEADS) -> Buffer:
     """``heads`` heads of ``dim`` elements a token, split over the tensor ranks."""
-    return Buffer(role, on, (Part((Axis("H", heads, Split.HEADS), TOKENS, Axis("D", dim)), bits),))
+    return Buffer(role, on, (Part((Axis("H", heads, split), TOKENS, Axis("D", dim)), bits),))
+
+
+def in_region(name: str, buffers: Iterable[Buffer], pad: int = 0) -> tuple[Buffer, ...]:
+    """``buffers`` back to back in one region of each layer, which is padded to ``pad`` bytes."""
+    return tuple(replace(buffer, placement=Placement(pad=pad, fused=name)) for buffer in buffers)
 
 
 def key_value(on: LayerSet, heads: int, dim: int, bits: int, value_dim: int = 0) -> tuple[Buffer, Buffer]:
