@@ -1,4 +1,4 @@
-"""A pipeline stage without attention reports no heads, and is paired all the same."""
+"""A pipeline stage without attention of the target's own reports no heads, and is paired all the same."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ from datetime import date
 
 from differential.compare import SECOND, RefusalDifference
 from differential.ledger.entry import POSITIONAL, Entry, Refuses
-from differential.ledger.legacy.sides import legacy_stage_pairs, stages
+from differential.ledger.legacy.heads import reported_heads
+from differential.ledger.legacy.sides import legacy_stage_pairs
 from oracle.model.case import Case
-from oracle.model.instance import Instance
-
-
-def bare_stages(case: Case, instance: Instance) -> frozenset[int]:
-    """Stages that hold no layer with paged buffers."""
-    paged = {layer for group in case.model.groups if group.is_paged for layer in group.layers}
-    return frozenset(stage for stage, first, end in stages(instance) if paged.isdisjoint(range(first, end)))
 
 
 def covers(case: Case, difference: RefusalDifference) -> bool:
     if difference.request is not None or not any(group.is_paged for group in case.model.groups):
         return False
-    there, here = bare_stages(case, case.context), bare_stages(case, case.generation)
-    return any(source in there or destination in here for source, destination in legacy_stage_pairs(case))
+    return any(
+        not reported_heads(case, "context", source) or not reported_heads(case, "generation", destination)
+        for source, destination in legacy_stage_pairs(case)
+    )
 
 
 ENTRY = Entry(

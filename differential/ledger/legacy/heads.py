@@ -29,41 +29,34 @@ from oracle.model.case import Case, Request
 class Arrival:
     """One head of a receiver: ``due`` is its global index, ``owner`` the tensor rank elected among the asked holders.
 
-    ``written`` are (tensor rank, global index of the head it sends) in the order of ranks.
+    ``written`` are (tensor rank, global index of the head it sends) in the order of ranks, None for what is no one
+    head. ``pieces``: which ranks write each piece of it, where their runs end inside.
     """
 
     due: int
     owner: int | None
     written: tuple[tuple[int, int | None], ...]
+    pieces: tuple[tuple[int, ...], ...]
 
     @property
     def as_due(self) -> bool:
-        return self.written == ((self.owner, self.due),)
-
-    @property
-    def is_right(self) -> bool:
-        """Whether the due head arrives exactly once, from whomever."""
-        return len(self.written) == 1 and self.written[0][1] == self.due
+        return self.written == ((self.owner, self.due),) and len(self.pieces) == 1
 
     def goes_wrong(self, kind: Kind) -> bool:
         """Whether the judge finds a violation of this kind in the head."""
         return {
-            Kind.MISSING: not self.written,
-            Kind.DUPLICATE: len(self.written) > 1,
+            Kind.MISSING: not all(self.pieces),
+            Kind.DUPLICATE: any(len(ranks) > 1 for ranks in self.pieces),
             Kind.WRONG_ELEMENT: any(sent != self.due for _, sent in self.written),
         }.get(kind, False)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """All heads of a receiver by global index.
-
-    ``overflows``: a run leaves the heads of its sender or its receiver. ``ragged``: runs end inside heads.
-    """
+    """Heads of a receiver by global index, none if not known; ``overflows``: runs leave those of a sender or of it."""
 
     heads: dict[int, Arrival]
     overflows: bool
-    ragged: bool = False
 
 
 def _head_axis(buffer: Buffer) -> Axis | None:
@@ -134,7 +127,10 @@ def counts_of_others(case: Case, destination: int | None, layer: int | None) -> 
     heads = None if layer is None else heads_of(case, layer)
     if heads is None or destination is None or layer is None:
         return False
-    there = reported_heads(case, "context", stage_of(case.context, layer))
+    stage = stage_of(case.context, layer)
+    if stage < 0:
+        return False
+    there = reported_heads(case, "context", stage)
     here = reported_heads(case, "generation", case.generation.topology.rank(destination).pp)
     sizes = tensor_size(case.context), tensor_size(case.generation)
     return (there, here) != (per_rank(heads, sizes[0]), per_rank(heads, sizes[1]))
@@ -148,6 +144,8 @@ def arrivals(case: Case, request: Request, destination: int, layer: int) -> Arri
     there, here = tensor_size(case.context), tensor_size(case.generation)
     rank_here, stage = case.generation.topology.rank(destination), stage_of(case.context, layer)
     receiver = rank_here.tp
+    if stage < 0:
+        return Arrivals({}, False)
     own, key = (0 if here == 1 else receiver), election_key(case, request)
     source_heads, own_heads = per_rank(heads, there), per_rank(heads, here)
     told, own_told = reported_heads(case, "context", stage), reported_heads(case, "generation", rank_here.pp)
@@ -161,8 +159,8 @@ def arrivals(case: Case, request: Request, destination: int, layer: int) -> Arri
     copies = max(1, told * there // (own_told * here)) if told and own_told else 1
     # What the sender takes for one head is this many of the layer's heads.
     unit = Fraction(source_heads, told or 1)
-    written: dict[int, list[tuple[int, int | None]]] = {}
-    overflows = ragged = False
+    count = unit * min(told, own_told)
+    sent: list[tuple[int, Fraction, Fraction]] = []
     for rank in asked:
         if (0 if context_dp else rank) % copies != key % copies:
             continue
@@ -171,20 +169,28 @@ def arrivals(case: Case, request: Request, destination: int, layer: int) -> Arri
             skip = unit * (receiver * told * there // here % told)
         elif told != own_told and there > here:
             shift = unit * (rank * own_told * here // there % own_told)
-        count = unit * min(told, own_told)
-        overflows |= skip + count > source_heads or shift + count > own_heads
-        if skip.denominator > 1 or shift.denominator > 1 or count.denominator > 1:
-            ragged = True
-            continue
-        for step in range(int(count)):
-            sent = begins(rank) + int(skip) + step if skip + step < source_heads else None
-            written.setdefault(int(shift) + step, []).append((rank, sent))
+        sent.append((rank, skip, shift))
+    if sent and source_heads * own_told != own_heads * told:
+        return Arrivals({}, False)  # Such regions are refused where anyone is to send them.
+    overflows = any(skip + count > source_heads or shift + count > own_heads for _, skip, shift in sent)
     found: dict[int, Arrival] = {}
     for place in range(own_heads):
         holders = [rank for rank in asked if begins(rank) <= first + place < begins(rank) + source_heads]
         owner = holders[key % len(holders)] if holders else None
-        found[first + place] = Arrival(first + place, owner, tuple(written.get(place, ())))
-    return Arrivals(found, overflows, ragged)
+        met = [(rank, skip, shift) for rank, skip, shift in sent if place - count < shift < place + 1]
+        written = tuple((rank, _head_at(begins(rank), source_heads, skip + place - shift)) for rank, skip, shift in met)
+        inside = {end for _, _, shift in met for end in (shift, shift + count) if place < end < place + 1}
+        pieces = tuple(
+            tuple(rank for rank, _, shift in met if shift <= start < shift + count)
+            for start in sorted({Fraction(place), *inside})
+        )
+        found[first + place] = Arrival(first + place, owner, written, pieces)
+    return Arrivals(found, overflows)
+
+
+def _head_at(begins: int, heads: int, place: Fraction) -> int | None:
+    """The global index of the head at ``place`` of a rank that holds ``heads``, if one begins there."""
+    return begins + int(place) if place.denominator == 1 and 0 <= place < heads else None
 
 
 def arrival(case: Case, request: int | None, destination: int | None, layer: int | None, head: int) -> Arrival | None:
@@ -192,7 +198,7 @@ def arrival(case: Case, request: int | None, destination: int | None, layer: int
     if request is None or destination is None or layer is None or heads_of(case, layer) is None:
         return None
     found = arrivals(case, case.requests[request], destination, layer)
-    return None if found.overflows or found.ragged else found.heads.get(head)
+    return None if found.overflows else found.heads.get(head)
 
 
 def arrives_so(case: Case, difference: ByteDifference) -> bool:
@@ -203,13 +209,15 @@ def arrives_so(case: Case, difference: ByteDifference) -> bool:
         return False
     stage = stage_of(case.context, difference.layer)
 
+    def numbers(ranks: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(case.context.topology.number(stage, rank, 0) for rank in ranks))
+
     def is_predicted(head: int) -> bool:
         found = arrival(case, difference.request, difference.destination, difference.layer, head)
         if found is None or found.as_due or found.owner is None:
             return False
-        senders = tuple(sorted({case.context.topology.number(stage, rank, 0) for rank, _ in found.written}))
-        owner = case.context.topology.number(stage, found.owner, 0)
-        return difference.first_senders == (owner,) and difference.second_senders == senders
+        senders = [numbers(ranks) for ranks in found.pieces]
+        return difference.first_senders == numbers((found.owner,)) and difference.second_senders in senders
 
     return all(map(is_predicted, difference.heads))
 

@@ -69,8 +69,8 @@ def stages(instance: Instance) -> Iterator[tuple[int, int, int]]:
 
 
 def stage_of(instance: Instance, layer: int) -> int:
-    """The stage that holds ``layer``."""
-    return next(stage for stage, first, end in stages(instance) if first <= layer < end)
+    """The stage that holds ``layer``; -1 where the instance has no such layer, as of drafts that it lacks."""
+    return next((stage for stage, first, end in stages(instance) if first <= layer < end), -1)
 
 
 def legacy_stage_pairs(case: Case) -> Iterator[tuple[int, int]]:

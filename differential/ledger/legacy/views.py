@@ -64,6 +64,22 @@ def lacks_partner(case: Case, source: int, destination: int, group: int, layer: 
     return own is not None and not any(roles(view) == roles(own) and layers(view) & layers(own) for view in there)
 
 
+def is_in_a_later_view(case: Case, source: int, destination: int, group: int, layer: int, role: str) -> bool:
+    """Whether the receiver has (layer, role) in a view of the right roles that is not the sender's view's partner.
+
+    The partner is the first view of those roles that shares any layer.
+    """
+    own = next((view for view in views(case, "context", source, group) if (layer, role) in view), None)
+    if own is None:
+        return False
+    fitting = [
+        view
+        for view in views(case, "generation", destination, group)
+        if roles(view) == roles(own) and layers(view) & layers(own)
+    ]
+    return any(layer in layers(view) for view in fitting[1:])
+
+
 def is_request_wide(case: Case, group: int, role: str) -> bool:
     """Whether ``role`` is one buffer of the whole request, whatever layer holds it."""
     return any(buffer.role == role and buffer.request_scope for buffer in case.model.groups[group].buffers)

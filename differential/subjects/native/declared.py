@@ -39,9 +39,10 @@ class Registered:
 class Declared:
     """Declarations of one side. ``buffers`` by (group index, role), in declared order; ignored roles are absent.
 
-    ``heads`` by layer, for layers with paged buffers, ascending; ``dims`` and ``element_bits`` are
-    those of the first of these layers; all three are read off the buffer that comes first among
-    those not replicated. ``uneven_state``: ranks of one stage may differ in section sizes.
+    ``heads`` by layer, for layers whose paged buffers the instance holds, ascending; ``dims`` and
+    ``element_bits`` are those of the model's first layer that has any, on whichever side; all three
+    are read off the buffer that comes first among those not replicated. ``uneven_state``: ranks of
+    one stage may differ in section sizes.
     """
 
     buffers: dict[tuple[int, str], list[Registered]]
@@ -84,9 +85,12 @@ def declare(model: Model, native: Native, instance: Instance) -> Declared:
                 attention.append(registered)
     sharded = [registered for registered in attention if registered.mapper != "replicated"] or attention
     first: dict[int, Buffer] = {}
+    held: dict[int, Buffer] = {}
     for registered in sharded:
         for layer in registered.buffer.layers:
             first.setdefault(layer, registered.buffer)
+            if not instance.lacks(layer, registered.buffer.role):
+                held.setdefault(layer, registered.buffer)
     dims, bits = 0, 8
     if first:
         reference = first[min(first)]
@@ -99,7 +103,7 @@ def declare(model: Model, native: Native, instance: Instance) -> Declared:
     return Declared(
         buffers,
         tuple(group.is_paged for group in model.groups),
-        {layer: _heads(first[layer]) for layer in sorted(first)},
+        {layer: _heads(held[layer]) for layer in sorted(held)},
         dims,
         bits,
         not any(registered.buffer.role.split("_")[-1] == "value" for registered in attention),
@@ -115,7 +119,12 @@ def declare(model: Model, native: Native, instance: Instance) -> Declared:
 
 def declared_alike(one: Instance, other: Instance) -> bool:
     """Whether :func:`declare` says the same of two instances of one model."""
-    return (one.layout, one.layouts, one.element_bits) == (other.layout, other.layouts, other.element_bits)
+    return (one.layout, one.layouts, one.element_bits, one.without) == (
+        other.layout,
+        other.layouts,
+        other.element_bits,
+        other.without,
+    )
 
 
 def _mapper(declared: str, buffer: Buffer, instance: Instance) -> str:

@@ -96,12 +96,13 @@ def head_bytes(mapped: Mapped, own: RankInfo, peer: RankInfo) -> int:
     if view.buffers_per_layer != other.buffers_per_layer:
         counts = f"{view.buffers_per_layer} buffers a layer, on the peer {other.buffers_per_layer}"
         raise Refused("buffer_counts_differ", f"{view} has {counts}")
+    layer_bytes = view.layer_bytes, other.layer_bytes
     for side in (view, other):
         if len({nbytes for _, _, nbytes, _ in side.entries}) != 1:
             raise Refused("view_geometry_differs", f"the buffers of {side} are of unequal size and heads must be cut")
     number = view.buffers_per_layer
-    bytes_of_heads = view.layer_bytes, own.attention.heads * number
-    peer_bytes_of_heads = other.layer_bytes, peer.attention.heads * number
+    bytes_of_heads = layer_bytes[0], own.attention.heads * number
+    peer_bytes_of_heads = layer_bytes[1], peer.attention.heads * number
     unit, rest = divmod(*bytes_of_heads)
     if rest or divmod(*peer_bytes_of_heads) != (unit, 0):
         pairs = f"{bytes_of_heads[0]} / {bytes_of_heads[1]} and {peer_bytes_of_heads[0]} / {peer_bytes_of_heads[1]}"
