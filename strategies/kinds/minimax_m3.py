@@ -46,12 +46,12 @@ def declare(
     appended = layers(range(total, total + draft))
     each = [(attention, heads), *([(appended, draft_heads)] if draft else ())]
     buffers: list[Buffer] = [buffer for on, count in each for buffer in key_value(on, count, dim, bits)]
+    if bits == 4:
+        buffers += [buffer for on, count in each for buffer in block_scales(on, count, dim // scaled)]
     buffers.append(rows("index_key", indexed, index_dim, index_bits))
     if index_value:
         value = rows("index_value", indexed, index_dim, index_bits)
         buffers.append(replace(value, moves=(Move(MoveState.NEVER),), placement=Placement(own=True)))
-    if bits == 4:
-        buffers += [buffer for on, count in each for buffer in block_scales(on, count, dim // scaled)]
     return Declaration(Model(total + draft, (paged("full", buffers),), draft=appended), NATIVE, draft)
 
 
