@@ -12,15 +12,17 @@ from oracle.model.case import Case
 
 
 def starts_out_of_phase(case: Case, request: int | None, group: int | None) -> bool:
-    """Whether the window of the group has left so many blocks that the list does not start with one of rank 0."""
+    """Whether the window has left so many blocks, sinks not counted, that those after them are out of step."""
     if request is None or group is None or not is_helix(case):
         return False
     window = case.model.groups[group].window
     if window is None:
         return False
     tokens = case.requests[request].tokens(case.model.groups[group].length)
-    left = max(0, tokens + 1 - window) // case.context.tokens_per_block
-    return left % case.generation.topology.cp != 0
+    block = case.context.tokens_per_block
+    left = max(0, tokens + 1 - window) // block
+    sinks = -(-case.model.groups[group].sinks // block)
+    return max(0, left - sinks) % case.generation.topology.cp != 0
 
 
 def covers(case: Case, difference: ByteDifference) -> bool:

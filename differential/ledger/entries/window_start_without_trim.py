@@ -11,19 +11,28 @@ from differential.runner import Kind, Violation
 from oracle.model.case import Case
 
 
-def is_shifted(case: Case, request: int | None, group: int | None) -> bool:
-    """Whether a context rank lists blocks of a windowed group that its window has left, and a receiver does not."""
-    if request is None or group is None or case.model.groups[group].window is None:
+def is_shifted(case: Case, request: int | None, group: int | None, destination: int | None) -> bool:
+    """Whether a context rank lists more blocks than are in the window, and more of them than the receiver does.
+
+    Beyond the window are blocks that it has left and that the sender keeps, and sinks.
+    """
+    if request is None or group is None or destination is None or case.model.groups[group].window is None:
         return False
     facts = gather_facts(case)
-    block, tokens = case.context.tokens_per_block, case.requests[request].prompt
+    own = facts.generation[destination].blocks.get((request, group))
+    if own is None:
+        return False
+    block, tokens = case.context.tokens_per_block, case.requests[request].tokens(case.model.groups[group].length)
     stale = max(0, (tokens + 1 - case.model.groups[group].window) // block)
+    in_window = -(-tokens // block) - stale
 
-    def lists_stale(ranks: object) -> list[bool]:
-        tables = [rank.blocks[request, group] for rank in ranks if (request, group) in rank.blocks]  # type: ignore[attr-defined]
-        return [bool((table.slots[:stale] >= 0).any()) for table in tables]
+    def beyond(listed: int) -> int:
+        return max(0, listed - in_window)
 
-    return any(lists_stale(facts.context)) and not all(lists_stale(facts.generation))
+    offered = [rank.blocks[request, group] for rank in facts.context if (request, group) in rank.blocks]
+    # A context-parallel receiver is offered every stride-th entry of the sender's list.
+    counts = [len(range(own.first, int((table.slots >= 0).sum()), own.stride)) for table in offered]
+    return any(beyond(count) > beyond(int((own.slots >= 0).sum())) for count in counts)
 
 
 def covers(case: Case, difference: ByteDifference) -> bool:
@@ -31,7 +40,7 @@ def covers(case: Case, difference: ByteDifference) -> bool:
         return False
     if difference.first_senders != difference.second_senders or difference.ordinal is None or difference.layer is None:
         return False
-    return is_shifted(case, difference.request, difference.group) and holds(case, difference)
+    return is_shifted(case, difference.request, difference.group, difference.destination) and holds(case, difference)
 
 
 def holds(case: Case, difference: ByteDifference) -> bool:
@@ -45,7 +54,7 @@ def explains(case: Case, violation: Violation) -> bool:
     if violation.kind is not Kind.WRONG_ELEMENT or violation.due is None or violation.found is None:
         return False
     earlier = violation.found.ordinal < violation.due.ordinal and violation.found.role == violation.due.role
-    return earlier and is_shifted(case, violation.request, violation.group)
+    return earlier and is_shifted(case, violation.request, violation.group, violation.destination)
 
 
 ENTRY = Entry(
