@@ -1,4 +1,4 @@
-"""The grid that upstream names, judged and compared; what fails becomes a witness, one a manager."""
+"""A grid of managers and splits, judged and compared; what fails becomes a witness, one a manager."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-from differential.grid import GridCell, GridReport, run_grid, upstream_grid
+from differential.grid import GridCell, GridReport, grid_cells, run_grid
 from kvwitness.difference import entries_to_look_at
 from kvwitness.errors import CannotRun
 from kvwitness.reduce import reduce_case
@@ -53,8 +53,8 @@ class GridOutcome:
         return {row.manager: "; ".join(row.not_run) for row in rows}
 
 
-def judge_grid(judged: Judged, kinds: Sequence[str] | None, out: str, watcher: Watcher) -> GridOutcome:
-    """Run every cell. Raises ``CannotRun`` before anything is judged where it cannot run as asked."""
+def judge_grid(judged: Judged, grid: str, kinds: Sequence[str] | None, out: str, watcher: Watcher) -> GridOutcome:
+    """Run every cell of ``grid``. Raises ``CannotRun`` before anything is judged where it cannot run as asked."""
     if judged.fault:
         raise CannotRun("--fault has no meaning here: the grid compares subjects as they are")
     check_writable(out)
@@ -66,8 +66,8 @@ def judge_grid(judged: Judged, kinds: Sequence[str] | None, out: str, watcher: W
         watcher.advance(done, done)
         done += cell.case is not None
 
-    watcher.begin("grid upstream", sum(cell.case is not None for cell in upstream_grid(kinds)), "cases")
-    report = run_grid(trial.bases, kinds=kinds, watch=watch)
+    watcher.begin(f"grid {grid}", sum(cell.case is not None for cell in grid_cells(grid, kinds)), "cases")
+    report = run_grid(trial.bases, grid, kinds=kinds, watch=watch)
     watcher.advance(done, done)
     watcher.end()
     outcome = GridOutcome(judged, report, stale=trial.stale_entries())

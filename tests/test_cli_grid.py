@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from differential.grid import MANAGERS
+from differential.grid import UPSTREAM, managers_of
 from kvwitness import load_case
-from strategies.kinds import kinds
 from tests.face import Shell
 
 SENDERS = """
@@ -32,37 +31,40 @@ def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     return Shell(capsys)
 
 
-def declared() -> list[str]:
-    known = {kind.name for kind in kinds()}
-    return [manager.name for manager in MANAGERS if manager.kind in known]
-
-
-def test_the_grid_passes_and_says_what_did_not_run(shell: Shell, tmp_path: Path) -> None:
+def test_the_grid_passes_and_nothing_in_it_did_not_run(shell: Shell, tmp_path: Path) -> None:
     said = shell(*GRID, "--json", "--out", tmp_path / "out")
     assert said.status == 0 and said.out.count("\n") == 1
     found = said.json
     assert found["verdict"] == "pass" and found["grid"] == "upstream"
-    assert list(found["managers"]) == [manager.name for manager in MANAGERS]
-    ran = declared()
-    assert found["cells"] == CELLS * len(ran)
-    known = {kind.name for kind in kinds()}
-    assert found["not_run"] == {
-        manager.name: f"kind {manager.kind} is not declared yet" for manager in MANAGERS if manager.kind not in known
-    }
-    for name in ran:
-        row = found["managers"][name]
+    assert list(found["managers"]) == [manager.name for manager in UPSTREAM]
+    assert found["cells"] == CELLS * 16 and found["not_run"] == {}
+    for row in found["managers"].values():
         compared = row["subjects"]["mapping/native"]
         assert compared["different"] == 0 and row["failures"] == [] and row["not_run"] == {}
-        assert compared["identical"] + compared["accepted"] == CELLS
         for subject in ("mapping", "native"):
             assert row["served"][subject] + sum(row["refused"][subject].values()) == CELLS
+    assert found["managers"]["CSA2"]["refused"]["mapping"] == {
+        "csa2 takes no pp": 28,
+        "csa2 takes no cp": 10,
+    }
     whole = found["subjects"]["mapping/native"]
-    assert whole["identical"] + whole["accepted"] == found["cells"]
+    assert whole["identical"] + whole["accepted"] == found["cells"] - 38
     assert found["stale"] == [] and found["witnesses"] == []
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("columns", [60, 120])
+def test_all_of_it_has_a_manager_of_every_kind(shell: Shell, tmp_path: Path) -> None:
+    chosen = ("--kinds", "cross,kda_replicated")
+    said = shell("verify", "--grid", "all", *chosen, "--json", "--out", tmp_path)
+    assert said.status == 0 and said.json["grid"] == "all"
+    assert list(said.json["managers"]) == [manager.name for manager in managers_of("all")]
+    assert said.json["managers"]["cross attention"]["left_out"] == {"native": CELLS}
+    assert said.json["cells"] == 2 * CELLS
+    told = shell("verify", "--grid", "all", *chosen, "--out", tmp_path)
+    assert told.out.strip().startswith(f"grid all: {len(managers_of('all'))} managers, 7 context and 9 generation")
+
+
+@pytest.mark.parametrize("columns", [60, 100])
 def test_it_is_told_in_words(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     said = shell(*GRID, "--kinds", "mla", "--subjects", "mapping,native:suffix,no-helix", "--out", tmp_path)
@@ -72,18 +74,20 @@ def test_it_is_told_in_words(shell: Shell, tmp_path: Path, monkeypatch: pytest.M
     assert "mapping and native:suffix,no-helix: 49 identical, 14 accepted, 0 different" in told
     assert "accepted in 14 cells: any-context-parallelism" in told
     assert "MHA (kind gqa was not asked for)" in told
-    assert f"pass: 63 cells of 1 manager; {len(MANAGERS) - 1} managers not run" in told
+    assert "pass: 63 cells of 1 manager; 15 managers not run" in told
     assert max(map(len, said.out.splitlines())) <= columns
 
 
 def test_it_is_told_as_a_table_where_there_is_room(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    said = shell(*GRID, "--subjects", "mapping,native:suffix,no-helix", "--kinds", "mla", "--out", tmp_path)
-    rows = [line.split() for line in said.out.splitlines()]
-    assert ["MLA", "63", "63", "0", "49", "14", "49", "14", "0"] in rows
-    assert ["native:suffix,no-helix", "refuses", "14:", "context_parallel_unsupported"] in rows
+    monkeypatch.setenv("COLUMNS", "160")
+    said = shell(*GRID, "--subjects", "mapping,native:suffix,no-helix", "--kinds", "mla,csa2", "--out", tmp_path)
+    lines = said.out.splitlines()
+    assert ["MLA", "63", "63", "0", "49", "14", "49", "14", "0"] in [line.split() for line in lines]
+    why = "MLA: native:suffix,no-helix refuses 14: context_parallel_unsupported; 14 accepted: any-context-parallelism"
+    assert why in lines
+    assert "CSA2: all refuse 10: csa2 takes no cp; all refuse 28: csa2 takes no pp" in lines
 
 
 def test_a_cell_that_fails_leaves_a_shrunk_witness(
@@ -117,7 +121,7 @@ def test_a_stale_entry_fails_the_grid(shell: Shell, tmp_path: Path, monkeypatch:
 
 
 def test_a_grid_of_which_nothing_ran_exits_2(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("differential.grid.MANAGERS", tuple(m for m in MANAGERS if m.name == "MHA"))
+    monkeypatch.setattr("differential.grid.managers.UPSTREAM", UPSTREAM[:1])
     said = shell(*GRID, "--kinds", "mla", "--json", "--out", tmp_path)
     assert said.status == 2 and said.json["verdict"] == "not run"
     assert said.json["not_run"] == {"MHA": "kind gqa was not asked for"}

@@ -110,14 +110,12 @@ def test_the_difference_is_told_as_it_says(shell: Shell, monkeypatch: pytest.Mon
     assert [line.rstrip() for line in said.out.splitlines()] == shown
 
 
-def test_the_grid_has_the_managers_that_it_says(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_grid_is_told_as_it_says(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     first, *shown = block_with("$ kvwitness verify --grid").splitlines()
     said = shell(*first.removeprefix("$ kvwitness ").split(), "--out", tmp_path)
     assert said.status == 0
-    told = {" ".join(line.split()) for line in said.out.splitlines()}
-    rows = {" ".join(line.split()) for line in shown if "63" in line.split()}
-    assert len(rows) >= 4 and rows <= told
+    assert [line.rstrip() for line in said.out.strip().splitlines()] == shown
 
 
 def test_the_tables_of_verify_have_the_columns_that_it_says(

@@ -8,7 +8,6 @@ from collections import Counter
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from differential.grid import GridRow
 from kvwitness.cli.output import console, fits, write_text
@@ -23,9 +22,9 @@ from kvwitness.words import count, joined
 VERDICTS = ("identical", "accepted", "different")
 
 
-def run_the_grid(judged: Judged, kinds: tuple[str, ...] | None, out: str, as_object: bool) -> int:
-    """Judge the grid, tell what became of it and return the exit status."""
-    outcome = judge_grid(judged, kinds, out, watcher())
+def run_the_grid(judged: Judged, grid: str, kinds: tuple[str, ...] | None, out: str, as_object: bool) -> int:
+    """Judge ``grid``, tell what became of it and return the exit status."""
+    outcome = judge_grid(judged, grid, kinds, out, watcher())
     if as_object:
         print(json.dumps(_plain(outcome)))
     else:
@@ -38,13 +37,17 @@ def _tell(to: Console, outcome: GridOutcome) -> None:
         tell_failure(to, finding, f"found in {finding.cell}, shrunk")
     tell_stale(to, outcome.stale)
     to.print()
-    write_text(
-        to, f"grid upstream: 16 managers, 7 context and 9 generation splits; judged: {joined(outcome.judged.subjects)}"
-    )
+    report = outcome.report
+    what = f"grid {report.grid}: {count(len(report.rows), 'manager')}, 7 context and 9 generation splits"
+    write_text(to, f"{what}; judged: {joined(outcome.judged.subjects)}")
     to.print()
     table = _table(outcome)
     if fits(to, table):
         to.print(table)
+        to.print()
+        for row in outcome.report.rows:
+            if reasons := _reasons(row, outcome.report.subjects):
+                write_text(to, f"{row.manager}: {'; '.join(reasons)}", hang=2)
     else:
         told = tuple(f"{manager}: " for manager in outcome.not_run)
         for line in outcome.report.lines():
@@ -90,20 +93,25 @@ def _table(outcome: GridOutcome) -> Table:
             counts = row.compared.get(names, Counter())
             cells += [f"{counts[verdict]:,}" for verdict in VERDICTS]
         table.add_row(row.manager, *cells)
-        for line in _reasons(row, subjects):
-            table.add_row(Text(f"  {line}", style="dim"))
     return table
 
 
 def _reasons(row: GridRow, subjects: tuple[str, ...]) -> list[str]:
+    """Why cells of a manager were refused, left out or accepted; what all subjects refuse alike is said once."""
     found = []
+    refused = {subject: row.refused.get(subject, Counter()) for subject in subjects}
+    for code in sorted({code for counts in refused.values() for code in counts}):
+        cells = {subject: counts[code] for subject, counts in refused.items() if counts[code]}
+        if len(subjects) > 1 and len(cells) == len(subjects) and len(set(cells.values())) == 1:
+            found.append(f"all refuse {cells[subjects[0]]}: {code}")
+        else:
+            found += [f"{subject} refuses {number}: {code}" for subject, number in cells.items()]
     for subject in subjects:
         if row.left_out[subject]:
             found.append(f"{subject} not run in {row.left_out[subject]}: nothing is declared for it")
-        for code, cells in sorted(row.refused.get(subject, Counter()).items()):
-            found.append(f"{subject} refuses {cells}: {code}")
     for names, entries in row.accepted.items():
-        found += [f"{' and '.join(names)} accepted {cells}: {name}" for name, cells in sorted(entries.items())]
+        between = "" if len(row.accepted) == 1 else f" between {' and '.join(names)}"
+        found += [f"{cells} accepted{between}: {name}" for name, cells in sorted(entries.items())]
     return found + [f"fails: {cell.context} → {cell.generation}" for cell, _ in row.failures]
 
 
@@ -114,7 +122,7 @@ def _plain(outcome: GridOutcome) -> dict[str, object]:
             together.setdefault(names, Compared()).merge(compared)
     return {
         "verdict": outcome.verdict,
-        "grid": "upstream",
+        "grid": outcome.report.grid,
         "judged": list(outcome.report.subjects),
         "cells": sum(row.cells - row.not_run.total() for row in outcome.report.rows),
         "subjects": plain_compared(together),

@@ -7,6 +7,7 @@ import json
 import click
 from click.core import ParameterSource
 
+from differential.grid import GRIDS
 from kvwitness.cli.deployment import run_deployment
 from kvwitness.cli.grid import run_the_grid
 from kvwitness.cli.options import cores, read_seed, split_names, split_subjects
@@ -57,7 +58,7 @@ OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "eleme
 @click.option("--out", default=OUT, show_default=True, metavar="DIR", help="Where witnesses are written.")
 @click.option("--json", "as_object", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option(
-    "--grid", type=click.Choice(["upstream"]), help="Judge this grid of managers and splits instead of random cases."
+    "--grid", type=click.Choice(GRIDS), help="Judge this grid of managers and splits instead of random cases."
 )
 @click.option("--model", metavar="NAME|FILE", help="Judge one deployment of this model instead of random cases.")
 @click.option("--context", default="", metavar="SPLIT", help="How the sender is split: tp=4,pp=2,cp=1,dp=on.")
@@ -107,7 +108,7 @@ def command(
         _refuse(given, OF_NO_GRID, "--grid judges its own cases")
         _refuse(given, OF_A_DEPLOYMENT, "without --model there is no deployment")
         chosen = None if kind_names is None else split_names("--kinds", kind_names)
-        return run_the_grid(judged, chosen, out, as_object)
+        return run_the_grid(judged, grid, chosen, out, as_object)
     _refuse(given, OF_A_DEPLOYMENT, "without --model there is no deployment")
     if seconds is not None and not seconds > 0:
         raise CannotRun(f"--time = {seconds:g} is not possible: expected seconds above 0")
