@@ -64,7 +64,7 @@ def small_model(kind: Kind, numbers: tuple[int, ...] | None = None, tp: int = 1)
     """The small model of ``numbers`` (the first of the scope) over ``tp`` ranks a side."""
     grid, tokens = Grid(Shape(tp), Shape(tp)), _block(kind)
     around = grid.surroundings(min(max(2, kind.layers[0]), kind.layers[1]), tokens, 3 * tokens)
-    return kind.decode(kind.scope[0] if numbers is None else numbers, around)
+    return kind.declare(kind.scope[0] if numbers is None else numbers, around)
 
 
 def _block(kind: Kind) -> int:

@@ -208,8 +208,13 @@ def _meetings(model: Model) -> frozenset[str]:
 
 
 @lru_cache(maxsize=4096)
-def _most_units(model: Model) -> int:
-    return max(len(_units(group, ranks) - {None}) for group in model.groups for ranks in (1, 4))
+def _most_classes(model: Model) -> int:
+    """The most sizes of regions of a group; those that are fused under one name are one region."""
+    return max(
+        len({buffer.placement.fused or buffer.placement.pad or _unit(buffer, ranks) for buffer in group.buffers})
+        for group in model.groups
+        for ranks in (1, 4)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -244,13 +249,13 @@ PLACES = (
     Stress(
         "two size classes in a group",
         "one slot number selects a slot in each of several pools",
-        lambda model: _most_units(model) > 1,
+        lambda model: _most_classes(model) > 1,
         lambda case: _size_classes(case) > 1,
     ),
     Stress(
         "many size classes in a group",
         "a group has three pools or more",
-        lambda model: _most_units(model) > 2,
+        lambda model: _most_classes(model) > 2,
         lambda case: _size_classes(case) > 2,
     ),
     Stress(
