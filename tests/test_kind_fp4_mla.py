@@ -6,13 +6,14 @@ from statistics import median
 
 import pytest
 
+from differential.ledger import check_case
 from differential.managers.tables import gather_facts
 from differential.runner import run_case
 from differential.subjects.mapping import Mapping, check_compatible
 from differential.subjects.mapping.refusals import RING_LENGTH_DIFFERS
 from differential.subjects.native import make
 from oracle.model.buffers import GroupKind, MoveState
-from oracle.model.case import Case, Request
+from oracle.model.case import SIDES, Case, Request
 from oracle.model.instance import Instance
 from oracle.model.layers import LayerSet
 from oracle.model.sides import lay_out
@@ -219,3 +220,15 @@ def test_drawn_models_are_small_but_not_trivial() -> None:
     cases = drawn("fp4_mla")
     assert median(case.model.layers for case in cases) >= 2
     assert median(map(bytes_by_rank, cases)) < 512 and max(map(bytes_by_rank, cases)) < 4_096
+
+
+def test_known_differences_of_a_large_deployment_are_told_of_a_small_one() -> None:
+    """Blocks of 128 tokens on 24 layers and 12 ranks: small only if pools have hardly more slots than blocks."""
+    case = deployment(K3, {"tp": 4}, {"tp": 2, "cp": 4}, prompt=4096)
+    checked = check_case(case, [Mapping(), make("suffix")])
+    (settled,) = checked.settled
+    assert checked.passed and list(settled.accepted) == ["suffix-strided-from-its-start"]
+    small = settled.told_of
+    assert small is not None and small.context.topology == case.context.topology
+    counts = {pool.count for side in SIDES for table in lay_out(small, side).tables for pool in table.pools}
+    assert counts == {3, 21}

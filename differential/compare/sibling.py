@@ -12,6 +12,7 @@ from oracle.model.case import SIDES, Case, Request, SideState, Slots
 from oracle.model.errors import InvalidCase
 from oracle.model.instance import Instance
 from oracle.model.sides import lay_out
+from oracle.model.slots import number_blocks
 from oracle.truth.decide import method_for
 
 MOST_BLOCKS = 4
@@ -41,7 +42,10 @@ def small_sibling(case: Case) -> Case | None:
     for model in _narrower(case):
         small = replace(case, model=model, requests=requests, slots=Slots())
         try:
-            if _packed(small) == packed and not is_large(small):
+            if _packed(small) != packed:
+                continue
+            small = replace(small, slots=_tight(small))
+            if not is_large(small):
                 return small
         except InvalidCase:
             continue
@@ -62,6 +66,23 @@ def _packed(case: Case) -> list[list[object]]:
                 shared.setdefault(table.pools[entry.pool].pool_group, set()).add(entry.group)
             found.append([sorted(members), sorted(map(sorted, shared.values()))])
     return found
+
+
+def _tight(case: Case) -> Slots:
+    """Hardly more slots than blocks, an odd number of them: every second one in turn, and one is left over."""
+    counts: dict[str, int] = {}
+    for side in SIDES:
+        used = [number_blocks(case, side, group)[0] for group in range(len(case.model.groups))]
+        for table in lay_out(case, side).tables:
+            shared: dict[int, set[int]] = {}
+            for entry in table.entries:
+                shared.setdefault(table.pools[entry.pool].pool_group, set()).add(entry.group)
+            for groups in shared.values():
+                least = (sum(used[group] for group in groups) + 1) | 1
+                for group in groups:
+                    name = case.model.groups[group].name
+                    counts[name] = max(least, counts.get(name, 0))
+    return Slots(mul=2, add=1, counts=tuple(counts.items()))
 
 
 def _shorter(case: Case, request: Request) -> Request:
