@@ -222,9 +222,12 @@ def test_drawn_models_are_small_but_not_trivial() -> None:
     assert median(map(bytes_by_rank, cases)) < 512 and max(map(bytes_by_rank, cases)) < 4_096
 
 
+SPLIT = ({"tp": 4}, {"tp": 2, "cp": 4})
+
+
 def test_known_differences_of_a_large_deployment_are_told_of_a_small_one() -> None:
     """Blocks of 128 tokens on 24 layers and 12 ranks: small only if pools have hardly more slots than blocks."""
-    case = deployment(K3, {"tp": 4}, {"tp": 2, "cp": 4}, prompt=4096)
+    case = deployment(K3, *SPLIT, prompt=4096)
     checked = check_case(case, [Mapping(), make("suffix")])
     (settled,) = checked.settled
     assert checked.passed and list(settled.accepted) == ["suffix-strided-from-its-start"]
@@ -232,3 +235,17 @@ def test_known_differences_of_a_large_deployment_are_told_of_a_small_one() -> No
     assert small is not None and small.context.topology == case.context.topology
     counts = {pool.count for side in SIDES for table in lay_out(small, side).tables for pool in table.pools}
     assert counts == {3, 21}
+
+
+def test_a_window_longer_than_any_prompt_keeps_no_small_one_from_being_found() -> None:
+    declaration = fp4_mla.declare(4, fallback=[3])
+    case = deployment(declaration.model, *SPLIT, prompt=60_100, tokens_per_block=128, native=declaration.native)
+    (settled,) = check_case(case, [Mapping(), make("suffix")]).settled
+    assert settled.open.identical and settled.told_of is not None
+    assert settled.told_of.requests[0].prompt < 5_000
+
+
+def test_as_few_blocks_are_taken_as_many_ranks_need() -> None:
+    case = deployment(K3, {"tp": 16}, {"tp": 8, "cp": 2}, prompt=4096)
+    (settled,) = check_case(case, [Mapping(), make("suffix")]).settled
+    assert settled.open.identical and settled.told_of is not None

@@ -15,8 +15,8 @@ from oracle.model.sides import lay_out
 from oracle.model.slots import number_blocks
 from oracle.truth.decide import method_for
 
-MOST_BLOCKS = 4
-"""Blocks of a rank that a sibling's prompt has at most, besides those that a window reaches over."""
+PERIODS = (4, 2, 1)
+"""Blocks of a rank that a sibling's prompt has at most, besides those that a window reaches over: as many as fit."""
 
 WIDE = 16
 """Payload axes from this length on are divided by what all of them have in common."""
@@ -37,19 +37,26 @@ def small_sibling(case: Case) -> Case | None:
     """
     if case.tables or case.presented or any(case.side(side).page_tables for side in SIDES):
         return None
-    requests = tuple(_shorter(case, request) for request in case.requests)
-    packed = _packed(case)
-    for model in _narrower(case):
-        small = replace(case, model=model, requests=requests, slots=Slots())
-        try:
-            if _packed(small) != packed:
-                continue
+    alike = list(_packed_alike(case))
+    for periods in PERIODS:
+        requests = tuple(_shorter(case, request, periods) for request in case.requests)
+        for model in alike:
+            small = replace(case, model=model, requests=requests, slots=Slots())
             small = replace(small, slots=_tight(small))
             if not is_large(small):
                 return small
+    return None
+
+
+def _packed_alike(case: Case) -> Iterator[Model]:
+    """The narrower models that are packed as the model of ``case`` is."""
+    packed = _packed(case)
+    for model in _narrower(case):
+        try:
+            if _packed(replace(case, model=model)) == packed:
+                yield model
         except InvalidCase:
             continue
-    return None
 
 
 def _packed(case: Case) -> list[list[object]]:
@@ -85,11 +92,12 @@ def _tight(case: Case) -> Slots:
     return Slots(mul=2, add=1, counts=tuple(counts.items()))
 
 
-def _shorter(case: Case, request: Request) -> Request:
+def _shorter(case: Case, request: Request, periods: int) -> Request:
     size = case.generation.tokens_per_block
     period = lcm(case.context.topology.cp, case.generation.topology.cp) * size
-    windows = [group.window + group.sinks for group in case.model.groups if group.window is not None]
-    most = (MOST_BLOCKS + -(-max(windows, default=0) // period)) * period
+    reached = [group for group in case.model.groups if group.window is not None and group.window <= request.prompt]
+    windows = [group.window + group.sinks for group in reached]  # type: ignore[operator]
+    most = (periods + -(-max(windows, default=0) // period)) * period
     prompt = request.prompt if request.prompt <= most else most - period + (request.prompt - 1) % period + 1
     states = {side: SideState(min(request.state(side).cached, prompt)) for side in SIDES}
     return replace(request, prompt=prompt, cuts=tuple(cut for cut in request.cuts if cut < prompt), **states)
