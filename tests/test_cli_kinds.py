@@ -151,7 +151,7 @@ def test_one_kind_is_shown_with_a_small_model_and_a_published_one(shell: Shell) 
     pool = f"pool 0, pool group 0, {slot:,} B a slot: kv: key and value ×80 of 16,384 B"
     assert f"  pools of rank 0, tp 4:\n    {pool}\n" in said.out
     assert f"stresses, in how many of {CASES} cases\n" in said.out
-    assert f"{reach_of(find_kind('gqa'))['duplicated heads'].cases:>5}  duplicated heads\n" in said.out
+    assert f"{reach_of(find_kind('gqa'))['duplicated heads'].cases:>5}  duplicated heads " in said.out
 
 
 @pytest.mark.parametrize("name", NAMES)

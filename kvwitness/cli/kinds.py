@@ -99,16 +99,19 @@ def _tell_all(to: Console, chosen: Sequence[Kind]) -> None:
 
 
 def _tell_kind(to: Console, kind: Kind, indent: int) -> None:
-    rows = Text(kind.description).wrap(to, max(20, to.width - indent))
-    for number, row in enumerate(rows):
-        row.rstrip()
-        head = Text(f"{kind.name if number == 0 else '':<{indent}}", style="bold")
-        to.print(head + row, soft_wrap=True)
+    _tell_beside(to, kind.name, kind.description, indent, style="bold")
     rules = {native is not None for native in native_of(kind)}
     native = "legacy rule for some models" if len(rules) > 1 else "legacy rule" if True in rules else "no legacy rule"
     published = joined(model.name for model in kind.published)
     said = f"{' '.join(splits_of(kind))}; {native}; {published or 'no published model'}"
     write_text(to, said, indent=indent, style="dim")
+
+
+def _tell_beside(to: Console, head: str, text: str, indent: int, *, style: str = "") -> None:
+    """``head`` in ``style``, and beside it ``text``, wrapped to what is left."""
+    for number, row in enumerate(Text(text).wrap(to, max(20, to.width - indent))):
+        row.rstrip()
+        to.print(Text(f"{'' if number else head:<{indent}}", style=style) + row, soft_wrap=True)
 
 
 def _blocks(width: int, chosen: Sequence[Kind]) -> Iterator[Sequence[Kind]]:
@@ -174,9 +177,12 @@ def _tell_model(to: Console, shown: ShownModel) -> None:
 
 def _tell_reach(to: Console, reached: dict[str, Reach]) -> None:
     write_text(to, f"stresses, in how many of {CASES} cases", style="bold")
-    for name, reach in reached.items():
+    widest = max(len(stress.name) for stress in STRESSES)
+    for stress in STRESSES:
+        reach = reached[stress.name]
         if not reach.is_blank:
-            write_text(to, f"{_cell(reach).plain:>5}  {name}", style="bold red" if reach.is_missed else "")
+            head = f"{_cell(reach).plain:>5}  {stress.name}"
+            _tell_beside(to, head, stress.sentence, widest + 9, style="bold red" if reach.is_missed else "")
 
 
 # ---- for programs
