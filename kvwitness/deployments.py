@@ -17,7 +17,7 @@ from kvwitness.deployment import Deployment, build
 from kvwitness.errors import CannotRun
 from kvwitness.settings import Judged
 from kvwitness.trial import Judgement, Trial
-from kvwitness.words import count
+from kvwitness.words import NO_LEGACY_RULE, count
 from oracle.model.counts import buffer_bytes
 from oracle.model.errors import InvalidCase
 from oracle.model.instance import Instance
@@ -235,7 +235,7 @@ def _said(verdict: Verdict) -> str:
 
 def _compared(judgement: Judgement, first: str, name: str) -> str:
     if name in judgement.left_out:
-        return "not run: nothing is declared for it"
+        return f"no ({NO_LEGACY_RULE})"
     settled = next((each for each in judgement.settled if _is_between(each, first, name)), None)
     if settled is None:
         return "FAIL: no plan"

@@ -16,6 +16,7 @@ from kvwitness.shards import PIECE, RANDOM, Part
 from kvwitness.tally import Compared, Tallies, Tally, Timing, merge_tallies
 from kvwitness.trial import CRASH, Failure, Judgement, Trial
 from kvwitness.witness import check_writable, save
+from kvwitness.words import NO_LEGACY_RULE
 from kvwitness.workers import Task, Workers
 from oracle.model.case import Case
 from oracle.model.codec import decode
@@ -164,7 +165,7 @@ def run_search(judged: Judged, search: Search, out: str, watcher: Watcher) -> Re
             _run_random(workers, report, trial, out, watcher)
     for kind, tally in report.kinds.items():
         for name, cases in tally.left_out.items():
-            report.notes.append(f"{name} not run in {cases:,} cases of {kind}: nothing is declared for it")
+            report.notes.append(f"{name} not run in {cases:,} cases of {kind}: {NO_LEGACY_RULE}")
     report.stale = trial.stale_entries()
     report.notes += entries_to_look_at(trial.bases, date.today())
     report.seconds = time.monotonic() - started

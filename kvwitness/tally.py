@@ -73,7 +73,7 @@ class Tally:
     blocks: Counter[int] = field(default_factory=Counter)
     violations: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
-    """cases by a legacy subject that was not asked, for nothing is declared for it"""
+    """cases by a legacy subject that was not asked, for the kind has no legacy rule"""
     compared: dict[tuple[str, str], Compared] = field(default_factory=dict)
     """by the names of two subjects"""
 

@@ -81,7 +81,7 @@ class Judgement:
     """What became of one case; ``failure`` is None where nothing that counts failed.
 
     ``settled``: how every two subjects compare, empty where a fault is planted. ``left_out``: legacy
-    subjects that were not asked, for the case declares nothing for them.
+    subjects that were not asked, or that alone were and refuse, for the case has no legacy rule.
     """
 
     case: Case
@@ -201,6 +201,8 @@ class Trial:
     def _judge(self, case: Case, carry: bool) -> Judgement:
         asked, left_out = asked_of(case, self.bases)
         result = self._run(case, asked, carry)
+        if case.native is None and all(is_legacy(each.name) for each in asked):
+            return Judgement(case, result, None, left_out=tuple(each.name for each in asked))
         with _keeping(case):
             settled = compare_plans(result, asked)
         return Judgement(case, result, self._failure(result, settled), settled, left_out)

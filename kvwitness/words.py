@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
+NO_LEGACY_RULE = "no legacy rule"
+"""Why a legacy subject is not asked: the kind declares nothing for it."""
+
 
 def count(number: int, noun: str, plural: str = "") -> str:
     """``1 case``, ``1,234 cases``."""

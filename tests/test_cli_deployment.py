@@ -109,7 +109,7 @@ def test_ones_own_model_is_read_from_a_file(shell: Shell, tmp_path: Path) -> Non
         assert f"2 ranks: tp 2; 32 tokens a block; {'NHD'}" in said.out
         assert "4 ranks: tp 4; 32 tokens a block; HND" in said.out
         legacy = {
-            "bare": "native      not run (the model declares nothing for it)",
+            "bare": "compared    with native: no (no legacy rule)",
             "whole": "known differences: head-major-and-token-major",
         }
         assert legacy[name] in said.out

@@ -75,15 +75,17 @@ def senders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_case_is_compared_and_counted_by_pair_and_kind(shell: Shell, tmp_path: Path) -> None:
-    found = shell(*RANDOM, "--examples", 120, "--json", "--out", tmp_path).json
+    found = shell(*RANDOM, "--examples", 300, "--json", "--out", tmp_path).json
     assert found["verdict"] == "pass"
     assert found["judged"] == ["mapping", "native"]
     whole = found["subjects"]["mapping/native"]
-    assert whole["identical"] + whole["accepted"] + whole["different"] == found["cases"] == 120
+    compared = whole["identical"] + whole["accepted"] + whole["different"]
+    left_out = sum(kind["left_out"].get("native", 0) for kind in found["kinds"].values())
+    assert compared + left_out == found["cases"] == 300 and 0 < left_out < 100
     assert whole["identical"] > 60 and whole["accepted"] > 5 and whole["different"] == 0
     assert set(whole["entries"]) <= {entry.name for entry in entries()}
     assert sum(whole["entries"].values()) >= whole["accepted"]
-    by_kind = [kind["subjects"]["mapping/native"] for kind in found["kinds"].values()]
+    by_kind = [kind["subjects"]["mapping/native"] for kind in found["kinds"].values() if kind["subjects"]]
     for verdict in ("identical", "accepted", "different"):
         assert sum(each[verdict] for each in by_kind) == whole[verdict]
 
@@ -119,6 +121,15 @@ def test_the_known_weaknesses_of_a_legacy_subject_fail_no_run_even_alone(shell: 
     said = shell(*RANDOM, "--examples", 150, "--subjects", "native", "--json", "--out", tmp_path)
     assert said.status == 0
     assert said.json["subjects"] == {}
+    vllm = said.json["kinds"]["vllm_v4"]
+    assert vllm["left_out"] == {"native": vllm["cases"]} and vllm["verdict"] == "pass"
+
+
+def test_a_kind_without_a_legacy_rule_is_compared_with_nobody_and_told_so(shell: Shell, tmp_path: Path) -> None:
+    said = shell(*RANDOM, "--kinds", "vllm_fused,mla", "--examples", 40, "--out", tmp_path)
+    assert said.status == 0
+    (row,) = [line.split() for line in said.out.splitlines() if "no legacy rule)" in line]
+    assert row == ["vllm_fused", "native:", "no", "(no", "legacy", "rule)"]
 
 
 def test_a_difference_that_no_entry_covers_fails_the_run(
@@ -270,4 +281,4 @@ def test_what_was_not_asked_is_said(shell: Shell, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Trial, "__call__", lambda self, case, **how: usual(self, replace(case, native=None), **how))
     found = shell(*RANDOM, "--examples", 10, "--kinds", "mla", "--json", "--out", tmp_path).json
     assert found["verdict"] == "pass" and found["subjects"] == {}
-    assert "native not run in 10 cases of mla: nothing is declared for it" in found["notes"]
+    assert "native not run in 10 cases of mla: no legacy rule" in found["notes"]

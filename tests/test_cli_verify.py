@@ -36,13 +36,13 @@ def test_a_pass_exits_0_and_states_bound_seed_and_number_of_cases(shell: Shell, 
 
 
 def test_json_is_one_object_and_nothing_else(shell: Shell, tmp_path: Path) -> None:
-    said = shell("verify", *RANDOM, "--examples", 40, "--json", "--out", tmp_path)
+    said = shell("verify", *RANDOM, "--examples", 200, "--json", "--out", tmp_path)
     assert said.status == 0
     assert said.out.count("\n") == 1
     found = said.json
     assert found["verdict"] == "pass"
     assert found["seed"] == 0
-    assert found["cases"] == 40 == sum(kind["cases"] for kind in found["kinds"].values())
+    assert found["cases"] == 200 == sum(kind["cases"] for kind in found["kinds"].values())
     assert found["rate"] > 0
     assert found["subjects"].keys() == {"mapping/native"}
     assert found["stale"] == []

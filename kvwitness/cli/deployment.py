@@ -14,7 +14,7 @@ from kvwitness.errors import Refused
 from kvwitness.settings import Judged
 from kvwitness.story import describe_instance
 from kvwitness.tally import Tally
-from kvwitness.words import count, in_bytes, joined
+from kvwitness.words import NO_LEGACY_RULE, count, in_bytes, joined
 from oracle.truth.verdict import Outcome as Result
 from oracle.truth.verdict import Verdict
 
@@ -49,7 +49,7 @@ def _tell_outcome(wanted: Deployment, outcome: Outcome, fault: str) -> None:
     for name, verdict in result.verdicts.items():
         write_text(to, f"{name:<12}{_judged(verdict)}", hang=12)
     for name in outcome.judgement.left_out:
-        write_text(to, f"{name:<12}not run (the model declares nothing for it)", hang=12)
+        write_text(to, f"{'compared':<12}with {name}: no ({NO_LEGACY_RULE})", hang=12)
     for settled in outcome.judgement.settled:
         write_text(to, f"{'compared':<12}{describe_comparison(settled)}", hang=12)
     write_text(to, f"{'engine':<12}{_engine(outcome)}", hang=12)

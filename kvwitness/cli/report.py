@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Protocol
 
@@ -14,7 +15,7 @@ from kvwitness.cli.output import write_lines, write_text
 from kvwitness.search import Report
 from kvwitness.tally import Compared, Spread, Tally
 from kvwitness.trial import Failure
-from kvwitness.words import count, in_bytes, in_seconds, joined, short
+from kvwitness.words import NO_LEGACY_RULE, count, in_bytes, in_seconds, joined, short
 from strategies.scope import describe
 
 TABLE_WIDTH = 108
@@ -40,7 +41,8 @@ def tell_report(to: Console, report: Report) -> None:
         write_text(to, f"ranks of both sides, layers, blocks: least/median/most of the {sized}")
     else:
         _tell_kinds(to, report)
-    tell_compared(to, {kind: tally.compared for kind, tally in report.kinds.items()})
+    compared = {kind: tally.compared for kind, tally in report.kinds.items()}
+    tell_compared(to, compared, {kind: tally.left_out for kind, tally in report.kinds.items()})
     to.print()
     for note in report.notes:
         write_text(to, note if note.endswith(("?", ".")) else f"{note}.", style="yellow")
@@ -161,10 +163,23 @@ def _tell_kinds(to: Console, report: Report) -> None:
 
 # ---- pair by pair
 
+ComparedRow = tuple[str, str, Compared | None]
+"""Kind, the subjects in words, and how they compare; None: one of them was not asked."""
 
-def tell_compared(to: Console, compared: dict[str, dict[tuple[str, str], Compared]]) -> None:
-    """How the subjects compare: a row for each kind and pair, and one below for each known difference that was met."""
-    rows = [(kind, names, found) for kind, pairs in compared.items() for names, found in pairs.items()]
+
+def tell_compared(
+    to: Console,
+    compared: dict[str, dict[tuple[str, str], Compared]],
+    left_out: dict[str, Counter[str]] | None = None,
+) -> None:
+    """How the subjects compare: a row for each kind and pair, and one below for each known difference that was met.
+
+    ``left_out`` are cases by kind and subject that was not asked: the kind has no legacy rule.
+    """
+    rows: list[ComparedRow] = []
+    for kind, pairs in compared.items():
+        rows += [(kind, " and ".join(names), found) for names, found in pairs.items()]
+        rows += [(kind, f"{name}: no ({NO_LEGACY_RULE})", None) for name in (left_out or {}).get(kind, ())]
     if not rows:
         return
     to.print()
@@ -172,9 +187,12 @@ def tell_compared(to: Console, compared: dict[str, dict[tuple[str, str], Compare
         to.print(_compared_table(rows))
         return
     for kind, names, found in rows:
+        if found is None:
+            write_text(to, f"{kind}, compared with {names}", hang=2)
+            continue
         write_text(
             to,
-            f"{kind}, {' and '.join(names)}: {found.identical:,} identical, {found.accepted:,} accepted,"
+            f"{kind}, {names}: {found.identical:,} identical, {found.accepted:,} accepted,"
             f" {found.different:,} different",
             hang=2,
         )
@@ -182,15 +200,18 @@ def tell_compared(to: Console, compared: dict[str, dict[tuple[str, str], Compare
             write_text(to, f"{cases:,} {entry}", indent=4, hang=2)
 
 
-def _compared_table(rows: list[tuple[str, tuple[str, str], Compared]]) -> Table:
+def _compared_table(rows: list[ComparedRow]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     for name in ("kind", "compared"):
         table.add_column(name, no_wrap=True)
     for name in ("identical", "accepted", "different"):
         table.add_column(name, justify="right", no_wrap=True)
     for kind, names, found in rows:
+        if found is None:
+            table.add_row(kind, names, "", "", "")
+            continue
         different = Text(f"{found.different:,}", style=STYLES["fail"] if found.different else "")
-        table.add_row(kind, " and ".join(names), f"{found.identical:,}", f"{found.accepted:,}", different)
+        table.add_row(kind, names, f"{found.identical:,}", f"{found.accepted:,}", different)
         for entry, cases in found.entries.most_common():
             table.add_row("", f"  {entry}", "", f"{cases:,}", "")
     return table
@@ -263,5 +284,6 @@ def _plain_tally(report: Report, kind: str, tally: Tally) -> dict[str, object]:
         "violations": tally.failed,
         "violation_kinds": dict(tally.violations),
         "subjects": plain_compared(tally.compared),
+        "left_out": dict(tally.left_out),
         **{name: [spread.least, spread.median, spread.most] for name, spread in sizes},
     }
