@@ -131,7 +131,6 @@ UNREACHABLE = {
 
 # What small models do not show yet, and why. The same test says when they do: then the line goes.
 NOT_DRAWN = {
-    ("draft", "windows, dropped blocks"): "draft layers stand beside layers that keep all blocks",
     ("mamba2", "derived, rebuilt or never sent"): "states of single steps are outside the pools",
     ("gdn", "derived, rebuilt or never sent"): "states of single steps are outside the pools",
     ("fp4_mla", "sectioned axis, cut by two grids"): "only the published hybrid has recurrent layers",

@@ -12,7 +12,7 @@ from oracle.model.buffers import Buffer, LayerGroup, Model, Move, MoveState
 from oracle.model.case import Native
 from oracle.model.instance import Without
 from oracle.model.layers import LayerSet
-from strategies.kinds.fitting import draw_heads
+from strategies.kinds.fitting import draw_heads, draw_window
 from strategies.kinds.pieces import key_value, layers, paged, rows
 from strategies.kinds.protocol import Declaration, Kind, Surroundings
 
@@ -43,31 +43,41 @@ class Width:
 
 
 def declare(
-    count: int, extra: int, target: Width, draft: Width, *, apart: bool = False, lacking: tuple[str, ...] = ()
+    count: int,
+    extra: int,
+    target: Width,
+    draft: Width,
+    *,
+    apart: bool = False,
+    window: int | None = None,
+    lacking: tuple[str, ...] = (),
 ) -> Declaration:
     """``count`` layers of ``target`` and ``extra`` of ``draft`` after them.
 
-    ``apart``: the latter in a manager of their own. ``lacking``: the side that has none of them, with ``last`` only the
-    last one not.
+    ``apart``: the latter in a manager of their own. ``window``: every second layer of the target, from the first, keeps
+    so many tokens. ``lacking``: the side that has no draft layer, with ``last`` only the last one not.
     """
-    on, after = layers(range(count)), layers(range(count, count + extra))
+    after = layers(range(count, count + extra))
+    near = () if window is None else range(0, count, 2)
+    full = [layer for layer in range(count) if layer not in near]
+    groups: list[LayerGroup] = []
+    if near:
+        groups.append(paged("local", target.buffers(layers(near)), window))
     if apart:
-        own = tuple(_optional(buffer) for buffer in draft.buffers(after, "draft"))
-        groups: tuple[LayerGroup, ...] = (
-            paged("full", target.buffers(on)),
-            paged("draft", own, domain=DOMAIN),
-        )
+        groups += [paged("full", target.buffers(layers(full)))] if full else []
+        groups.append(paged("draft", map(_optional, draft.buffers(after, "draft")), domain=DOMAIN))
     elif target == draft:
-        groups = (paged("full", target.buffers(layers(range(count + extra)))),)
+        groups.append(paged("full", target.buffers(layers((*full, *after)))))
     else:
-        groups = (paged("full", (*target.buffers(on), *draft.buffers(after))),)
+        own = target.buffers(layers(full)) if full else ()
+        groups.append(paged("full", (*own, *draft.buffers(after))))
     without: dict[str, tuple[Without, ...]] = {}
     if lacking:
         roles = tuple(dict.fromkeys(buffer.role for buffer in groups[-1].buffers))
         gone = layers(range(count + extra - 1, count + extra)) if "last" in lacking else after
         without[lacking[0]] = (Without(roles, gone),)
     return Declaration(
-        Model(count + extra, groups, after),
+        Model(count + extra, tuple(groups), after),
         NATIVE,
         extra,
         (without.get("context", ()), without.get("generation", ())),
@@ -89,16 +99,24 @@ def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
     draft = Width(draw_heads(draft_heads, around, 64) if of_draft else 0, draft_dim, bits)
     if kind == "inside":
         draft = target
-    extra = 2 if more == 3 else 1
-    return declare(around.layers, extra, target, draft, apart=kind == "apart", lacking=LACKING[lack])
+    return declare(
+        around.layers,
+        2 if more % 4 == 3 else 1,
+        target,
+        draft,
+        apart=kind == "apart",
+        window=draw_window(more - 8, around) if more > 7 else None,
+        lacking=LACKING[lack],
+    )
 
 
 KIND = Kind(
     name="draft",
     description="draft layers after the target's: of its kind, of other sizes, in a manager apart, or on one side only",
     order=7,
-    bounds=(len(ARRANGEMENTS), 3, 64, 64, len(DIMS), 2, 4, len(LACKING)),
+    bounds=(len(ARRANGEMENTS), 3, 64, 64, len(DIMS), 2, 12, len(LACKING)),
     decode=decode,
     scope=((1, 0, 2, 1, 2, 1, 0, 0), (0, 1, 0, 0, 0, 1, 0, 4), (2, 0, 1, 0, 2, 1, 0, 5)),
     layers=(1, 5),
+    places=True,
 )
