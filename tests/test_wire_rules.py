@@ -23,10 +23,10 @@ from differential.managers.wire import (
 from oracle.model.errors import InvalidCase
 from tests.wire_infos import ARRAYS, array, pack_map, unpack_map
 
-# Two groups of 4 blocks of 4 tokens, each in a pool of 20 slots; the second is windowed.
+# Two groups of 4 blocks of 4 tokens, in pools of 24 and 20 slots; the second is windowed.
 EXPECTED = Expected(
     groups=(ExpectedGroup(4, 0), ExpectedGroup(4, 1, windowed=True)),
-    pools=(20, 20),
+    pools=(24, 20),
     tokens_per_block=4,
 )
 BEAMS = replace(EXPECTED, groups=(ExpectedGroup(4, 0, offered=4, offered_tails=2), ExpectedGroup(4, 1)), beams=3)
@@ -111,6 +111,15 @@ MISTAKES = [
         arrays_of((7, 3, 9, 1, 2, 4), ()) | {"first_ordinals": (1, 0)},
         BEAMS,
     ),
+    Mistake(
+        "W6",
+        "anchors",
+        "first_ordinals[1]",
+        4,
+        "2 entries from it to lie in 4 blocks",
+        arrays_of((7, 3, 9, 1, 2), (3, 19)) | {"first_ordinals": (1, 4)},
+        BEAMS,
+    ),
     Mistake("W7", "anchors", "first_ordinals[0]", 1, "0 from a Helix rank", {}, HELIX),
     Mistake(
         "W7",
@@ -135,7 +144,7 @@ MISTAKES = [
         "below 20, the number of slots of pool group 1",
         arrays_of((-1, 7, 3, 9), (-1, -1, 3, 20)),
     ),
-    Mistake("W8", "anchors", f"{ARRAYS}[0][0]", 1 << 62, "below 20", arrays_of((1 << 62, 3, 9), (3, 19))),
+    Mistake("W8", "anchors", f"{ARRAYS}[0][0]", 1 << 62, "below 24", arrays_of((1 << 62, 3, 9), (3, 19))),
     Mistake(
         "W9",
         "suffix",
