@@ -19,7 +19,7 @@ from oracle.model.encodings import (
 )
 from oracle.model.sides import lay_out
 from oracle.truth.blocks import FORBIDDEN, block_classes
-from oracle.truth.holding import first_tokens
+from oracle.truth.holding import first_tokens, within_reach
 
 
 def may_refuse(case: Case, request: int, encoding: Encoding, code: str) -> bool:
@@ -105,9 +105,13 @@ def _tails_not_told_apart(case: Case, request: int) -> bool:
         for side in SIDES:
             tails = _tails(case, side, request, group)
             blocks = len(first_tokens(case, side, request, group))
-            listed = blocks
-            if case.model.groups[group].window is not None or side == "generation":
-                listed = int(np.count_nonzero(block_classes(case, request, group) != FORBIDDEN))
+            what = case.model.groups[group]
+            if side == "generation":
+                live = block_classes(case, request, group) != FORBIDDEN
+            else:
+                tokens, reserve = case.requests[request].tokens(what.length), case.context.reserve_of(what.name)
+                live = within_reach(case, side, request, group, reserve=reserve, tokens=tokens)
+            listed = int(np.count_nonzero(live))
             if tails and (tails != beams - 1 or listed + tails <= blocks):
                 return True
     return False
