@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from differential.managers.extents import Extent
+from differential.managers.holes import behind_last_hole, check_holes
 from differential.managers.spans import (
     NONE,
     Aligned,
@@ -26,9 +27,8 @@ from differential.managers.spans import (
     with_tails,
 )
 from differential.managers.v1 import BlockList
-from differential.managers.v2 import HOLE, PageList
+from differential.managers.v2 import PageList
 from oracle.model.encodings import (
-    HOLE_IN_A_LIST,
     SINKS_BEFORE_A_GAP,
     TAIL_COUNTS_DIFFER,
     WINDOW_WITH_CONTEXT_PARALLELISM,
@@ -46,7 +46,7 @@ def build(held: BlockList | PageList, extent: Extent, translate: Translate) -> S
 
 def require_expressible(held: BlockList | PageList, extent: Extent) -> None:
     """Refuse what one anchor cannot say, before anything is cut: half of these cases would go through in silence."""
-    stale = max(extent.stale, held.stale[1] if isinstance(held, PageList) else 0)
+    stale = max(extent.stale, held.left_behind if isinstance(held, PageList) else 0)
     if extent.sinks and stale:
         raise Inexpressible(SINKS_BEFORE_A_GAP, f"sinks, and a window that begins at block {stale}")
     if extent.parallel and stale:
@@ -93,29 +93,10 @@ def reconcile(own: tuple[int, ...], removed: int, extent: Extent) -> None:
 def span_of_pages(held: PageList, extent: Extent) -> Span:
     """The span of a V2 list: what follows its last hole."""
     slots = held.usable()[: extent.local(extent.blocks)]
-    short = extent.local(extent.blocks) - len(slots)
-    holes = np.flatnonzero(slots == HOLE)
-    first = int(holes[-1]) + 1 if len(holes) else 0
-    check_holes(slots, short, held, extent)
-    if first >= len(slots):
-        return Span(extent.phase, NONE, extent.stride)
-    return Span(extent.phase + first * extent.stride, slots[first:], extent.stride)
-
-
-def check_holes(slots: np.ndarray, short: int, held: PageList, extent: Extent) -> None:
-    """A hole behind a block that is there must be one that the window or scratch explains; none may be at the end."""
-    there = np.flatnonzero(slots != HOLE)
-    if not len(there):
-        return
-    holes = np.flatnonzero(slots == HOLE)
-    ordinals = extent.phase + extent.stride * holes[holes > there[0]]
-    stale = max(extent.stale, held.stale[1])
-    unexplained = ordinals[ordinals >= stale]
-    for begin, end in held.scratch:
-        unexplained = unexplained[(unexplained < begin) | (unexplained >= end)]
-    if len(unexplained) or short:
-        which = int(unexplained[0]) if len(unexplained) else extent.phase + extent.stride * len(slots)
-        raise Inexpressible(HOLE_IN_A_LIST, f"block {which} has no slot, though one in front of it has")
+    check_holes(slots, held, extent)
+    kept = behind_last_hole(slots)
+    first = len(slots) - len(kept) if len(kept) else 0
+    return Span(extent.phase + first * extent.stride, kept, extent.stride)
 
 
 def trim(span: Span, extent: Extent) -> Span:

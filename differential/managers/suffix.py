@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from differential.managers.extents import Extent
+from differential.managers.holes import behind_last_hole, check_holes
 from differential.managers.spans import (
     NONE,
     Aligned,
@@ -26,9 +27,8 @@ from differential.managers.spans import (
     with_tails,
 )
 from differential.managers.v1 import BlockList
-from differential.managers.v2 import HOLE, PageList
+from differential.managers.v2 import PageList
 from oracle.model.encodings import (
-    HOLE_IN_A_LIST,
     SINKS_BEFORE_A_GAP,
     TAIL_COUNTS_DIFFER,
     TAILS_NOT_TOLD_APART,
@@ -55,6 +55,10 @@ class Suffix:
 def build(held: BlockList | PageList, extent: Extent, translate: Translate) -> Suffix:
     """The list that a side offers or asks for. Raises ``Inexpressible``."""
     require_expressible(held, extent)
+    return list_blocks(held, extent, translate)
+
+
+def list_blocks(held: BlockList | PageList, extent: Extent, translate: Translate) -> Suffix:
     tails = NONE
     if isinstance(held, BlockList):
         own, tails = list_of_ids(held, extent, translate)
@@ -65,7 +69,7 @@ def build(held: BlockList | PageList, extent: Extent, translate: Translate) -> S
 
 
 def require_expressible(held: BlockList | PageList, extent: Extent) -> None:
-    stale = max(extent.stale, held.stale[1] if isinstance(held, PageList) else 0)
+    stale = max(extent.stale, held.left_behind if isinstance(held, PageList) else 0)
     if extent.sinks and stale:
         raise Inexpressible(SINKS_BEFORE_A_GAP, f"sinks, and a window that begins at block {stale}")
 
@@ -90,22 +94,10 @@ def drop_detached(own: tuple[int, ...], removed: int, extent: Extent) -> tuple[i
 
 
 def list_of_pages(held: PageList, extent: Extent) -> np.ndarray:
-    """Slots of the prompt's blocks that a V2 list has, holes closed."""
+    """Slots of the prompt's blocks that a V2 list has without a hole up to the prompt's end."""
     slots = cut_to_prompt(held.usable(), extent)
-    check_holes(slots, extent)
-    return slots[slots != HOLE]
-
-
-def check_holes(slots: np.ndarray, extent: Extent) -> None:
-    """What is listed must be all blocks from its first one within the window to the end."""
-    there = slots != HOLE
-    first = int(np.flatnonzero(there)[0]) if there.any() else len(slots)
-    within = max(first, extent.local(extent.stale))
-    hole = np.flatnonzero(~there[within:])
-    if first < len(slots) and (len(hole) or len(slots) < extent.local(extent.blocks)):
-        which = within + int(hole[0]) if len(hole) else len(slots)
-        reason = f"block {extent.phase + which * extent.stride} has no slot, though one in front of it has"
-        raise Inexpressible(HOLE_IN_A_LIST, reason)
+    check_holes(slots, held, extent)
+    return behind_last_hole(slots)
 
 
 def keep_window(own: np.ndarray, extent: Extent) -> np.ndarray:
@@ -136,7 +128,8 @@ def build_chunk(held: BlockList | PageList, extent: Extent, first: int, end: int
 
     The list of that moment may go on beyond the chunk: it is cut by place, and ends where the chunk does.
     """
-    return build(held, replace(extent, blocks=end, stale=first), translate)
+    require_expressible(held, extent)
+    return list_blocks(held, replace(extent, blocks=end, stale=first), translate)
 
 
 # ---- the other side of the wire

@@ -28,6 +28,11 @@ class PageList:
     scratch: tuple[Range, ...] = ()
     given: bool = False
 
+    @property
+    def left_behind(self) -> int:
+        """The first block behind those that left the window; 0 where none did."""
+        return self.stale[1] if self.stale[0] < self.stale[1] else 0
+
     def usable(self) -> np.ndarray:
         """The slots, with a hole for every page that is parked."""
         if not self.parked:

@@ -126,12 +126,14 @@ def _join(sources: tuple[int, ...], aligned: list[Aligned | None]) -> list[Share
         found = by_holders(sources, asked, held, wanted)
     tails = {source: each.tails for source, each in zip(sources, aligned, strict=True) if each is not None}
     if any(len(pairs) for pairs in tails.values()):
-        found[-1] = _with_tails(found[-1], tails)
+        return [_with_tails(each, tails) if asked[-1] in each.numbers() else each for each in found]
     return found
 
 
 def _with_tails(shared: Shared, tails: dict[int, np.ndarray]) -> Shared:
     pairs = [tails[source] for source in shared.sources]
+    if not pairs:
+        return shared
     last = np.full(len(pairs[0]), shared.numbers()[-1])
     slots = [np.concatenate((own, two[:, 0])) for own, two in zip(shared.source_slots, pairs, strict=True)]
     ordinals = np.concatenate((shared.numbers(), last))
