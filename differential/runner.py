@@ -125,7 +125,7 @@ def run_case(
         result.plans[name], elections[name], encodings[name] = plan, subject.election, encoding
         if engine is not None:
             began = time.process_time()
-            carried[name] = _carry_out(case, plan, engine, padding, subject.election)
+            carried[name] = _carry_out(case, plan, engine, padding, subject)
             result.landed[name] = carried[name].verdict
             result.carrying[name] = time.process_time() - began
     for names in combinations([name for name, done in carried.items() if done.served_all], 2):
@@ -137,11 +137,12 @@ def run_case(
     return result
 
 
-def _carry_out(case: Case, plan: Writes | Refusal, engine: Engine, padding: Padding, election: Election) -> Carried:
+def _carry_out(case: Case, plan: Writes | Refusal, engine: Engine, padding: Padding, subject: Subject) -> Carried:
     if isinstance(plan, Refusal):
         plan = Writes(refusals=(plan,))
     try:
-        return carry(case, plan, engine, padding=padding, election=election)
+        how = {"election": subject.election, "encoding": encoding_of(subject)}
+        return carry(case, plan, engine, padding=padding, **how)
     except EngineUnavailable:
         raise
     except Exception as error:
