@@ -6,13 +6,13 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from oracle.model.buffers import Model
-from oracle.model.case import Case, Content, Request, SideState, Slots
+from oracle.model.case import Case, Content, Native, Request, SideState, Slots
 from oracle.model.errors import InvalidCase
 from oracle.model.instance import Instance
 from oracle.model.topology import Topology
 from tests.small_cases import group
 
-KEY = "key @ {layer} : H(2).heads T D(1) ; 8"
+BUFFERS = ("key @ {layer} : H(2).heads T D(1) ; 8", "value @ {layer} : H(2).heads T D(1) ; 8")
 STATE = "ssm @ 0 : H(2).even@TPCP P(1) ; 8"
 TOPOLOGIES = (Topology(), Topology(2), Topology(2, (1,), attention_dp=True))
 
@@ -39,7 +39,8 @@ def stated_cases(draw: st.DrawFn) -> Case:
         ]
         window = None if window is None else max(1, window)
         sinks = number(0, 0, 1, size, size + 1) if window and "v1" not in (first, second) else 0
-        groups.append(group(KEY.format(layer=index), name=f"g{index}", window=window, sinks=sinks, domain=f"d{index}"))
+        buffers = [buffer.format(layer=index) for buffer in BUFFERS]
+        groups.append(group(*buffers, name=f"g{index}", window=window, sinks=sinks, domain=f"d{index}"))
     layers = len(groups)
     if number(0, 0, 0, 1):
         groups.append(group(STATE, name="state", state=True))
@@ -88,7 +89,12 @@ def stated_cases(draw: st.DrawFn) -> Case:
     contents = [Content(), Content(0, min(prompts[0], number(size, size + 1, 2)))][: len(prompts)]
     try:
         return Case(
-            Model(layers, tuple(groups)), *instances, tuple(requests), tuple(contents), Slots(1 + number(0, 1, 2), 3)
+            Model(layers, tuple(groups)),
+            *instances,
+            tuple(requests),
+            tuple(contents),
+            Slots(1 + number(0, 1, 2), 3),
+            native=Native((("all", "indexed"),)),
         )
     except InvalidCase:  # a state that cannot be, which is for another test
         assume(False)

@@ -12,9 +12,10 @@ from differential.subjects.registry import find_subject
 from oracle.model.case import Case
 from oracle.model.codec import decode, encode
 from oracle.model.encodings import CODES, ENCODINGS
-from oracle.model.writes import Writes
+from oracle.model.writes import Refusal, Writes
 from oracle.truth.intervals import judge_intervals
 from oracle.truth.judge import judge
+from tests.small_cases import case_of
 from tests.state_cases import stated_cases
 
 SUBJECTS = [find_subject(f"mapping:{encoding}") for encoding in ENCODINGS]
@@ -68,16 +69,13 @@ def test_a_refusal_of_an_encoding_is_right_for_that_encoding_alone(case: Case) -
             for encoding in ENCODINGS:
                 alone = Writes(refusals=(refusal,))
                 false = any(each.refusal == refusal for each in judge(case, alone, encoding=encoding).violations)
-                other = judge(case, Writes(refusals=(type(refusal)("else", "", refusal.request),)), encoding=encoding)
+                other = judge(case, Writes(refusals=(Refusal("else", "", refusal.request),)), encoding=encoding)
                 lost = not any(each.refusal for each in other.violations)
                 assert not false or (encoding not in CODES[refusal.code][0] and not lost)
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_no_code_excuses_a_case_without_its_condition(code: str) -> None:
-    from oracle.model.writes import Refusal
-    from tests.small_cases import case_of
-
     case = case_of("key @ 0 : T D(1) ; 8")
     for encoding in ENCODINGS:
         assert not judge(case, Writes(refusals=(Refusal(code, "", 0),)), encoding=encoding)
