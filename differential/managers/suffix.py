@@ -186,6 +186,6 @@ def align(source: Suffix, destination: Suffix, stale: int, first: int = 0) -> Al
         theirs = project(theirs, first, source.end)
     asked = theirs.ordinals
     if stale:
-        ours, theirs = clamp(ours, stale), clamp(theirs, stale)
         theirs = shorten(theirs, ours)
+        ours, theirs = clamp(ours, stale), clamp(theirs, stale)
     return replace(with_tails(intersect(ours, theirs), ours, theirs), asked=asked)
