@@ -53,7 +53,9 @@ def held_blocks(case: Case, side: str, request: int, group: int) -> np.ndarray:
         first = first_tokens(case, side, request, group)
         if what.length != "prompt":
             return np.ones(len(first), dtype=bool)
-        return np.arange(len(first)) >= _detached(asked.prompt, asked.room(side), what.window + reserve, instance)
+        return np.arange(len(first)) >= _detached(
+            asked.prompt, asked.room(side), what.window + reserve, instance.tokens_per_block
+        )
     prompt = what.length == "prompt"
     tokens = max(asked.prompt, state.reached) if prompt else asked.tokens(what.length)
     held = within_reach(case, side, request, group, reserve=reserve, tokens=tokens)
@@ -63,9 +65,8 @@ def held_blocks(case: Case, side: str, request: int, group: int) -> np.ndarray:
     return held
 
 
-def _detached(prompt: int, most: int, window: int, instance) -> int:  # type: ignore[no-untyped-def]
+def _detached(prompt: int, most: int, window: int, size: int) -> int:
     """Front blocks that V1 has let go of when a sequence of ``prompt`` tokens has had ``most``: add them one by one."""
-    size = instance.tokens_per_block
     gone = 0
     for count in range(prompt + 1, most + 1):
         while count - gone * size >= window + size:

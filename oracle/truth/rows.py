@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oracle.model.case import Case
 from oracle.model.slots import number_spare
 from oracle.model.topology import Rank
 from oracle.truth.blocks import token_codes
@@ -82,9 +83,9 @@ def tails_of(
         yield Blocks([request], [len(beams)], ordinals, np.full(len(beams), request), None, by_token), slots
 
 
-def tail_ordinal(case: object, side: str, group: int, request: int) -> int | None:
+def tail_ordinal(case: Case, side: str, group: int, request: int) -> int | None:
     """The ordinal of the request's beam tails; None if it has none that holds tokens of the prompt."""
-    spare = number_spare(case, side, group)[1][request]  # type: ignore[arg-type]
+    spare = number_spare(case, side, group)[1][request]
     return spare.tail_ordinal if len(spare.tails) and not len(spare.beyond) else None
 
 
