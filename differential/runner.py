@@ -13,8 +13,9 @@ from differential.compare.alike import are_alike
 from differential.engines.memory import Carried, MemoryDifference, carry, compare_memory, require_room
 from differential.engines.protocol import Engine, EngineUnavailable
 from differential.managers.tables import gather_facts
-from differential.subjects.protocol import Election, Subject
+from differential.subjects.protocol import Election, Subject, encoding_of
 from oracle.model.case import Case
+from oracle.model.encodings import Encoding
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Refusal, Writes, check_plan
 from oracle.truth.decide import judge_any
@@ -88,6 +89,7 @@ def run_case(
     facts = gather_facts(case)
     result = CaseResult(case)
     elections: dict[str, Election] = {}
+    encodings: dict[str, Encoding] = {}
     carried: dict[str, Carried] = {}
     extra = any(group.native_only for group in case.model.groups)
     for subject in subjects:
@@ -110,17 +112,20 @@ def run_case(
             result.alike[name] = result.alike.get(twin, twin)
         # Whose own choice of a sender is judged has more to answer for, so its verdict holds for both, unless
         # there is something that only the other has to bring.
-        holds = twin is not None and (
-            elections[twin] == subject.election or (elections[twin] == "paired" and not extra)
+        encoding = encoding_of(subject)
+        holds = (
+            twin is not None
+            and encodings[twin] == encoding
+            and (elections[twin] == subject.election or (elections[twin] == "paired" and not extra))
         )
         if holds and result.verdicts[twin]:
             result.verdicts[name] = replace(result.verdicts[twin], runs=plan.run_count)
         else:
-            result.verdicts[name] = judge_any(case, plan, padding=padding, election=subject.election)
-        result.plans[name], elections[name] = plan, subject.election
+            result.verdicts[name] = judge_any(case, plan, padding=padding, election=subject.election, encoding=encoding)
+        result.plans[name], elections[name], encodings[name] = plan, subject.election, encoding
         if engine is not None:
             began = time.process_time()
-            carried[name] = _carry_out(case, plan, engine, padding, subject.election)
+            carried[name] = _carry_out(case, plan, engine, padding, subject)
             result.landed[name] = carried[name].verdict
             result.carrying[name] = time.process_time() - began
     for names in combinations([name for name, done in carried.items() if done.served_all], 2):
@@ -132,11 +137,12 @@ def run_case(
     return result
 
 
-def _carry_out(case: Case, plan: Writes | Refusal, engine: Engine, padding: Padding, election: Election) -> Carried:
+def _carry_out(case: Case, plan: Writes | Refusal, engine: Engine, padding: Padding, subject: Subject) -> Carried:
     if isinstance(plan, Refusal):
         plan = Writes(refusals=(plan,))
     try:
-        return carry(case, plan, engine, padding=padding, election=election)
+        how = {"election": subject.election, "encoding": encoding_of(subject)}
+        return carry(case, plan, engine, padding=padding, **how)
     except EngineUnavailable:
         raise
     except Exception as error:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from kvwitness.deployment import read_side, with_tight_pools
 from oracle.model.buffers import Model
 from oracle.model.case import SIDES, Case, Native
+from oracle.model.encodings import Encoding
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Refusal, Writes
 from oracle.truth.decide import judge_any
@@ -19,13 +20,20 @@ Split = str | Mapping[str, object]
 
 
 def check(
-    case: Case, writes: Writes | Refusal, *, padding: Padding = "optional", election: Election = "paired"
+    case: Case,
+    writes: Writes | Refusal,
+    *,
+    padding: Padding = "optional",
+    election: Election = "paired",
+    encoding: Encoding = "tables",
 ) -> Verdict:
     """Judge a plan of ``case``: every byte that is due, whence it comes, and every byte that nothing may touch.
 
     The verdict is true where nothing is wrong; a right refusal is right. ``padding``: whether rows past
     the prompt may (``optional``) or must arrive (``due``). ``election``: ``paired`` also judges which of
     several holders sends a byte and which rank pairs the plan names; ``own`` leaves that to the plan.
+    ``encoding``: how block lists reached the planner, ``tables``, ``anchors`` or ``suffix``; the last two
+    carry beam tails and cannot say every state, see ``oracle.model.encodings``.
     Small memory is judged byte by byte, large memory in closed form, with the same verdict.
 
     Raises ``InvalidCase`` where the case itself cannot be, or ``writes`` is no plan.
@@ -36,7 +44,7 @@ def check(
     """
     if not isinstance(writes, Writes | Refusal):
         raise InvalidCase("writes", writes, "expected Writes (see Writes.from_runs) or a Refusal")
-    return judge_any(case, writes, padding=padding, election=election)
+    return judge_any(case, writes, padding=padding, election=election, encoding=encoding)
 
 
 def deployment(

@@ -72,6 +72,9 @@ def instances(draw: st.DrawFn, kind: str) -> Instance:
     lacks = [(), (Without((), LayerSet()),)]
     if kind == "draft latent":
         lacks.append((Without(("draft",), LayerSet((2, 3))),))
+    sinks = any(group.get("sinks") for group in GROUPS[kind])
+    manager = "v2" if sinks else draw(st.sampled_from(["v1", "v2"]))
+    scratch, ahead = draw(st.sampled_from([(None, 0), (0, 2), (3, 0)])) if manager == "v2" else (None, 0)
     return Instance(
         topology,
         draw(st.sampled_from([8, 16])),
@@ -81,9 +84,11 @@ def instances(draw: st.DrawFn, kind: str) -> Instance:
         element_bits=draw(named(roles, st.sampled_from([8, 16, 64]))),
         packing=draw(named(groups, st.sampled_from(["coalesced", "interleaved", "layer_major separate"]))),
         page_tables=tuple(tables.items()),
-        manager=draw(st.sampled_from(["v1", "v2"])),
+        manager=manager,
         reserve=draw(named(groups, st.integers(0, 9))),
         without=draw(st.sampled_from(lacks)),
+        scratch=scratch,
+        look_ahead=ahead,
     )
 
 
@@ -99,8 +104,10 @@ def requests(draw: st.DrawFn, contents: int, data_parallel: dict[str, int]) -> R
         draw(st.integers(0, data_parallel["generation"] - 1)),
         draw(st.sampled_from(lengths)),
         tuple(sorted(cuts)),
-        SideState(draw(st.integers(0, prompt))),
-        SideState(draw(st.integers(0, prompt))),
+        SideState(
+            draw(st.integers(0, prompt)), *draw(st.sampled_from([(), (1, 2), (0, 5, prompt), (0, 0, prompt + 9)]))
+        ),
+        SideState(draw(st.integers(0, prompt)), draw(st.integers(0, 3))),
     )
 
 

@@ -23,6 +23,8 @@ RECORDED = {
     "case_v1_auxiliary.json": "bca87b148ad5",
     "case_v1_dense.json": "de78574d7c0a",
     "case_v1_every_field.json": "1a30c1f7e785",
+    "case_v1_first_manager.json": "bfb19c0a36fa",
+    "case_v1_second_manager.json": "4aa2b3a91bf7",
     "case_v1_witness.json": "671eb1926193",
 }
 """Recorded files, and the content id that each had when it was written."""

@@ -132,7 +132,7 @@ MESSAGES = [
         ("requests", 0, "zzz"),
         [],
         "requests[0].zzz = [] is not possible: unknown field; expected one of content, prompt, context_dp, "
-        "generation_dp, lengths, cuts, context, generation",
+        "generation_dp, lengths, cuts, context, generation, beams",
     ),
     (
         ("witness",),

@@ -12,6 +12,7 @@ from differential.managers.facts import Facts
 from differential.managers.tables import gather_facts
 from differential.subjects import registry
 from differential.subjects.mapping import Mapping, group_kinds, layer_group_of
+from differential.subjects.protocol import encoding_of
 from differential.subjects.registry import find_subject, known_subjects
 from oracle.model.buffers import GroupKind, Model
 from oracle.model.case import Case
@@ -56,6 +57,30 @@ def test_a_function_an_object_or_a_class_is_a_subject(attribute: str) -> None:
     assert plan_notes(f"{__name__}:{attribute}") == ("nothing",)
 
 
+@pytest.mark.parametrize(
+    ("asked", "name", "encoding"),
+    [
+        ("mapping", "mapping", "tables"),
+        ("mapping:tables", "mapping", "tables"),
+        ("mapping:anchors", "mapping:anchors", "anchors"),
+        ("mapping:suffix", "mapping:suffix", "suffix"),
+    ],
+)
+def test_the_mapping_reads_the_encoding_that_its_name_says(asked: str, name: str, encoding: str) -> None:
+    subject = find_subject(asked)
+    assert isinstance(subject, Mapping)
+    assert (subject.name, subject.encoding, encoding_of(subject)) == (name, encoding, encoding)
+    assert name in known_subjects()
+
+
+def test_a_subject_that_does_not_say_reads_tables() -> None:
+    assert [encoding_of(find_subject(name)) for name in ("native", f"{__name__}:nothing", f"{__name__}:Named")] == [
+        "tables"
+    ] * 3
+    with pytest.raises(InvalidCase, match="mapping encoding = 'list' is not possible: expected one of tables"):
+        Mapping("list")  # type: ignore[arg-type]
+
+
 def test_an_object_keeps_its_own_name_and_election() -> None:
     assert find_subject(f"{__name__}:Named").name == "named"
     assert find_subject(f"{__name__}:Named").election == "paired"
@@ -75,6 +100,7 @@ def test_an_entry_point_names_a_subject(monkeypatch: pytest.MonkeyPatch) -> None
     [
         ("maping", "subject = 'maping' is not possible: expected one of mapping"),
         ("", "or package.module:plan"),
+        ("mapping:list", "expected one of mapping, mapping:anchors, mapping:suffix, native"),
         ("no_such_module:plan", "No module named 'no_such_module'"),
         (f"{__name__}:missing", "has no attribute 'missing'"),
         (f"{__name__}:number", "a function or an object with a method plan, not int"),

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from differential.managers.facts import Facts
 from differential.runner import Kind, Padding, Verdict, run_case
-from differential.subjects.protocol import Election, Subject
+from differential.subjects.protocol import Election, Subject, encoding_of
 from oracle.model.case import Case
+from oracle.model.encodings import Encoding
 from oracle.model.writes import Refusal, Writes
 
 Plant = Callable[[Subject, Case, Facts], Writes | Refusal]
@@ -84,6 +85,10 @@ class Planted:
     @property
     def election(self) -> Election:
         return self.base.election
+
+    @property
+    def encoding(self) -> Encoding:
+        return encoding_of(self.base)
 
     def plan(self, case: Case, facts: Facts) -> Writes | Refusal:
         """The faulty plan; that of ``base`` where the fault does not apply."""

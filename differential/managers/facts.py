@@ -34,11 +34,15 @@ class RankFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """One slice a sender sends: block ordinals [first, end) of unwindowed groups; the last carries the others whole."""
+    """One slice a sender sends: block ordinals [first, end) of unwindowed groups; the last carries the others whole.
+
+    ``capacity``: tokens that V2 has room for when the slice is sent, those of later chunks included.
+    """
 
     first: int
     end: int
     last: bool
+    capacity: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

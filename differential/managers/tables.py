@@ -6,6 +6,8 @@ import numpy as np
 
 from differential.managers.chunks import chunks_of
 from differential.managers.facts import BlockTable, Facts, RankFacts
+from differential.managers.holdings import v2_holes
+from differential.managers.v1 import removed_blocks
 from oracle.model.buffers import LayerGroup
 from oracle.model.case import Case, Request, SlotList
 from oracle.model.sides import Side, lay_out
@@ -21,7 +23,7 @@ def gather_facts(case: Case) -> Facts:
     return Facts(
         _rank_facts(case, "context"),
         _rank_facts(case, "generation"),
-        tuple(chunks_of(request, case.context.tokens_per_block) for request in case.requests),
+        tuple(chunks_of(each, case.context.tokens_per_block, case.context.look_ahead) for each in case.requests),
     )
 
 
@@ -60,22 +62,35 @@ def _rank_facts(case: Case, side: str) -> tuple[RankFacts, ...]:
 
 def _holes(case: Case, side: str, group: LayerGroup, request: Request, explicit: bool) -> list[tuple[int, int]]:
     """Block ordinals [first, end) that the manager of this side does not list, whichever rank it is."""
-    tokens_per_block = case.side(side).tokens_per_block
+    instance = case.side(side)
+    tokens_per_block = instance.tokens_per_block
     gone: list[tuple[int, int]] = []
     # A receiver's manager never lists a block that left its window, wherever slots lie; what a
     # sender's lists hold beyond its window only a receiver that asked for it would get.
     if group.window is not None and not (explicit and side == "context"):
         # The query about to run sits at position `tokens`: of the keys it sees, the oldest is `kept` - 1 further back.
-        kept = group.window + dict(case.side(side).reserve).get(group.name, 0)
+        kept = group.window + instance.reserve_of(group.name)
+        tokens = request.tokens(group.length)
         sinks = -(-group.sinks // tokens_per_block)
-        stale = (request.tokens(group.length) + 1 - kept) // tokens_per_block
+        stale = (tokens + 1 - kept) // tokens_per_block
+        if group.length == "prompt":
+            if instance.manager == "v1":
+                # What was detached is dangling even where the window of the prompt would still reach it.
+                stale = max(stale, removed_blocks(tokens, request.room(side), kept, tokens_per_block))
+            else:
+                ranges = v2_holes(case, side, group, request)
+                return [*ranges, *_cached(side, group, request, tokens_per_block)]
         if stale > sinks:
             gone.append((sinks, stale))
+    return [*gone, *_cached(side, group, request, tokens_per_block)]
+
+
+def _cached(side: str, group: LayerGroup, request: Request, tokens_per_block: int) -> list[tuple[int, int]]:
     if side == "generation" and group.length == "prompt":
         cached = request.generation.cached // tokens_per_block
         if cached:
-            gone.append((0, cached))
-    return gone
+            return [(0, cached)]
+    return []
 
 
 def _as_given(row: SlotList) -> np.ndarray:

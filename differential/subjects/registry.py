@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from differential.managers.facts import Facts
 from differential.subjects.protocol import Election, Subject
 from oracle.model.case import Case
+from oracle.model.encodings import ENCODINGS, Encoding
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Refusal, Writes
 
@@ -27,6 +28,7 @@ class FunctionSubject:
     name: str
     function: Callable[[Case, Facts], Writes | Refusal]
     election: Election = "own"
+    encoding: Encoding = "tables"
 
     def plan(self, case: Case, facts: Facts) -> Writes | Refusal:
         return self.function(case, facts)
@@ -39,6 +41,7 @@ class ObjectSubject:
     name: str
     planner: Subject
     election: Election = "own"
+    encoding: Encoding = "tables"
 
     def plan(self, case: Case, facts: Facts) -> Writes | Refusal:
         return self.planner.plan(case, facts)
@@ -47,28 +50,29 @@ class ObjectSubject:
 def find_subject(name: str) -> Subject:
     """The subject called ``name``; a module is imported only when it is asked for.
 
-    ``mapping``; ``native`` or ``native:options``; the name of an entry point of the group
+    ``mapping`` or ``mapping:encoding``; ``native`` or ``native:options``; the name of an entry point of the group
     ``kvwitness.subjects``; or ``package.module:plan``. What the last two lead to is a function
     ``plan(case, facts)``, an object with such a method, or a class of such objects without
     arguments. Raises ``InvalidCase`` for any other name, and says which are known.
     """
-    if name == "mapping":
-        return importlib.import_module("differential.subjects.mapping").Mapping()
     family, _, options = name.partition(":")
+    if family == "mapping" and (options in ENCODINGS or name == "mapping"):
+        return importlib.import_module("differential.subjects.mapping").Mapping(options or "tables")
     if family == "native" and _has_native():
         return importlib.import_module(NATIVE).make(options)
     for point in _extensions():
         if point.name == name:
             return _load(name, f"{point.module}:{point.attr}")
     module, colon, attribute = name.partition(":")
-    if colon and module and attribute and family != "native":
+    if colon and module and attribute and family not in ("mapping", "native"):
         return _load(name, name)
     raise InvalidCase("subject", name, f"expected one of {', '.join(known_subjects())}, or package.module:plan")
 
 
 def known_subjects() -> tuple[str, ...]:
     """Names that :func:`find_subject` finds without an import path."""
-    own = ("mapping", "native") if _has_native() else ("mapping",)
+    own = ("mapping", *(f"mapping:{encoding}" for encoding in ENCODINGS[1:]))
+    own += ("native",) if _has_native() else ()
     return (*own, *sorted({point.name for point in _extensions()} - set(own)))
 
 
@@ -95,7 +99,8 @@ def _load(name: str, path: str) -> Subject:
     if hasattr(found, "plan"):
         if hasattr(found, "name") and hasattr(found, "election"):
             return found  # type: ignore[return-value]
-        return ObjectSubject(name, found, getattr(found, "election", "own"))  # type: ignore[arg-type]
+        options = getattr(found, "election", "own"), getattr(found, "encoding", "tables")
+        return ObjectSubject(name, found, *options)  # type: ignore[arg-type]
     if callable(found):
         return FunctionSubject(name, found)
     kind = type(found).__name__

@@ -7,6 +7,7 @@ from oracle.model.counts import buffer_bytes
 from oracle.model.errors import InvalidCase, require_whole
 from oracle.model.instance import Instance
 from oracle.model.records import Hashed, record
+from oracle.model.states import check_manager, check_request, check_states
 
 SIDES = ("context", "generation")
 MAPPERS = ("indexed", "nhd", "replicated", "sectioned")
@@ -28,16 +29,34 @@ class Content(Hashed):
 
 @record
 class SideState(Hashed):
-    """What one side's cache manager holds of a request before the transfer.
+    """What one side's cache manager holds of a request before the transfer (spec: blocks, state of a side).
 
     ``cached``: prompt tokens that the side already had by prefix reuse. The generation side does
-    not request the whole blocks among them; groups as long as another number are not concerned.
+    not request the whole blocks among them. ``extra``: tokens reserved for speculation as the manager
+    reports them. ``drafts``: tokens beyond the prompt that there is really room for, whatever ``extra``
+    says. ``reached``: the tokens of the sequence, 0 for the prompt: on V1 the most it ever had, for a
+    rewind gives no block back; on V2 its history length. ``tails``: how many beams besides the first
+    have a last block of their own. Groups as long as another number are not concerned by any of them.
     """
 
     cached: int = 0
+    extra: int = 0
+    drafts: int = 0
+    reached: int = 0
+    tails: int = 0
 
     def __post_init__(self) -> None:
-        require_whole("cached", self.cached)
+        for name in ("cached", "extra", "drafts", "reached", "tails"):
+            require_whole(name, getattr(self, name))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the side lists the blocks of the prompt and nothing else, and has dropped none of them for more."""
+        return not (self.drafts or self.reached or self.tails)
+
+
+PLAIN = SideState()
+"""A side without any state."""
 
 
 @record
@@ -45,7 +64,7 @@ class Request(Hashed):
     """One request: its content, prompt length in tokens and the attention data-parallel rank on each side.
 
     ``lengths`` are further lengths that groups may name (``encoder``). ``cuts`` are token positions
-    where the context side cuts its prefill into chunks.
+    where the context side cuts its prefill into chunks. ``beams`` is the width of a beam search.
     """
 
     content: int
@@ -56,6 +75,7 @@ class Request(Hashed):
     cuts: tuple[int, ...] = ()
     context: SideState = SideState()
     generation: SideState = SideState()
+    beams: int = 1
 
     def __post_init__(self) -> None:
         require_whole("request.content", self.content)
@@ -75,9 +95,21 @@ class Request(Hashed):
             state = self.state(side)
             if state.cached > self.prompt:
                 raise InvalidCase(f"request.{side}.cached", state.cached, f"expected at most prompt = {self.prompt}")
+        if self.beams != 1 or self.context != PLAIN or self.generation != PLAIN:
+            check_request(self)
 
     def state(self, side: str) -> SideState:
         return self.context if side == "context" else self.generation
+
+    def room(self, side: str) -> int:
+        """Tokens that the manager of ``side`` has listed blocks for, those past the prompt included."""
+        state = self.context if side == "context" else self.generation
+        return max(self.prompt + state.drafts, state.reached)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether neither side lists or has dropped more than the prompt makes it."""
+        return self.context.is_plain and self.generation.is_plain
 
     def dp_rank(self, side: str) -> int:
         return self.context_dp if side == "context" else self.generation_dp
@@ -185,6 +217,7 @@ class Case(Hashed):
             object.__setattr__(self, "contents", tuple(Content() for _ in range(len(self.requests))))
         for side in SIDES:
             _check_instance(self.model, self.side(side), side)
+            check_manager(self.model, self.side(side), side)
         for index, content in enumerate(self.contents):
             if content.parent >= index or content.parent < -1:
                 raise InvalidCase(f"contents[{index}].parent", content.parent, "expected an earlier content, or -1")
@@ -200,6 +233,8 @@ class Case(Hashed):
                     raise InvalidCase(f"requests[{index}].{side}_dp", request.dp_rank(side), f"expected below {ranks}")
             for group in self.model.groups:
                 request.tokens(group.length)
+            if request.beams > 1 or not request.is_plain:
+                check_states(self.model, (self.context, self.generation), request, f"requests[{index}]")
         for group, _ in self.slots.counts:
             self.model.group_index(group)
         seen: set[tuple[str, str, int, str, int]] = set()

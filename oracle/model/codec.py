@@ -154,6 +154,8 @@ def _plain_instance(instance: Instance, side: str) -> Plain:
             manager=instance.manager,
             reserve=dict(instance.reserve),
             without=lacks,
+            scratch=instance.scratch,
+            look_ahead=instance.look_ahead,
         ),
     }
 
@@ -174,10 +176,18 @@ def _plain_request(request: Request, path: str) -> Plain:
         generation_dp=request.generation_dp,
         lengths=_named(f"{path}.lengths", request.lengths),
         cuts=list(request.cuts),
-        context=_given(request.context, cached=request.context.cached),
-        generation=_given(request.generation, cached=request.generation.cached),
+        context=_plain_state(request.context),
+        generation=_plain_state(request.generation),
+        beams=request.beams,
     )
     return {"content": request.content, "prompt": request.prompt, **more}
+
+
+_STATE_FIELDS = ("cached", "extra", "drafts", "reached", "tails")
+
+
+def _plain_state(state: SideState) -> Plain:
+    return _given(state, **{name: getattr(state, name) for name in _STATE_FIELDS})
 
 
 def _plain_lists(rows: tuple[SlotList, ...], requests: int) -> Plain:
@@ -228,7 +238,7 @@ _CASE_FIELDS = (
 )
 _TOPOLOGY_FIELDS = ("tp", "stages", "cp", "attention_dp")
 _INSTANCE_FIELDS = ("tokens_per_block", "layout", "layouts", "layer_order", "element_bits", "packing", "page_tables")
-_INSTANCE_FIELDS += ("manager", "reserve", "without")
+_INSTANCE_FIELDS += ("manager", "reserve", "without", "scratch", "look_ahead")
 _POOL = dict.fromkeys(("slot_bytes", "count", "slot_stride", "layer_stride", "pool_group"), read.whole)
 _ENTRY = {**dict.fromkeys(("group", "pool", "layer", "role", "offset", "nbytes"), read.whole), "role": read.text}
 
@@ -279,6 +289,8 @@ def _instance(value: object, path: str) -> Instance:
         manager=read.text,
         reserve=(read.pairs, read.whole),
         without=(read.entries, _without),
+        scratch=read.whole,
+        look_ahead=read.whole,
     )
     return read.build(path, Instance, topology, fields.get("tokens_per_block", read.whole), **more)
 
@@ -309,7 +321,7 @@ def _entry(value: object, path: str) -> Entry:
 
 
 def _request(value: object, path: str) -> Request:
-    optional = ("context_dp", "generation_dp", "lengths", "cuts", *SIDES)
+    optional = ("context_dp", "generation_dp", "lengths", "cuts", *SIDES, "beams")
     fields = read.Fields(value, path, ("content", "prompt", *optional))
     more = fields.given(
         context_dp=read.whole,
@@ -318,12 +330,14 @@ def _request(value: object, path: str) -> Request:
         cuts=read.wholes,
         context=_side_state,
         generation=_side_state,
+        beams=read.whole,
     )
     return read.build(path, Request, fields.get("content", read.whole), fields.get("prompt", read.whole), **more)
 
 
 def _side_state(value: object, path: str) -> SideState:
-    return read.build(path, SideState, **read.Fields(value, path, ("cached",)).given(cached=read.whole))
+    given = read.Fields(value, path, _STATE_FIELDS).given(**dict.fromkeys(_STATE_FIELDS, read.whole))
+    return read.build(path, SideState, **given)
 
 
 def _content(value: object, path: str) -> Content:

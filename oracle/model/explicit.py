@@ -8,7 +8,7 @@ from oracle.model.case import Case, SlotList
 from oracle.model.errors import InvalidCase
 from oracle.model.packing import pack_group
 from oracle.model.pages import PageTable
-from oracle.model.slots import number_blocks
+from oracle.model.slots import number_blocks, number_spare
 from oracle.model.topology import Rank
 
 Lists = dict[tuple[int, str, int], SlotList]
@@ -57,7 +57,7 @@ def _numbering(case: Case, side: str, table: PageTable) -> dict[int, tuple[int, 
         count = min(pool.count for pool in table.pools if pool.pool_group == pool_group)
         first = used.get(pool_group, 0)
         where[group] = (first, count)
-        used[pool_group] = first + number_blocks(case, side, group)[0]
+        used[pool_group] = first + number_blocks(case, side, group)[0] + number_spare(case, side, group)[0]
     return where
 
 

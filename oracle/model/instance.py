@@ -32,8 +32,11 @@ class Instance(Hashed):
     order, empty for ascending; ids not listed follow ascending. ``element_bits``: width by role
     where it differs from the declared one. ``packing``: rule by group name, see
     ``oracle.model.packing``. ``page_tables``: explicit tables by rank instead of packed ones.
-    ``reserve``: tokens that a windowed group keeps beyond its window, by group name. ``without``:
-    what this instance does not hold.
+    ``manager``: which of two cache managers, ``v1`` or ``v2``. ``reserve``: tokens that a windowed
+    group keeps beyond its window, by group name. ``scratch`` (V2): blocks of a windowed group that
+    prefill will have left behind are written into shared slots that nobody reads; the number is how
+    many tokens a rewind may take back, ``None`` switches it off. ``look_ahead`` (V2): blocks that the
+    scheduler has allocated beyond the chunk that runs. ``without``: what this instance does not hold.
     """
 
     topology: Topology = Topology()
@@ -47,6 +50,8 @@ class Instance(Hashed):
     manager: str = "v2"
     reserve: tuple[tuple[str, int], ...] = ()
     without: tuple[Without, ...] = ()
+    scratch: int | None = None
+    look_ahead: int = 0
 
     def __post_init__(self) -> None:
         require_whole("tokens_per_block", self.tokens_per_block, least=1)
@@ -67,6 +72,13 @@ class Instance(Hashed):
             require_whole(f"reserve of {group}", tokens)
         if self.manager not in MANAGERS:
             raise InvalidCase("manager", self.manager, "expected v1 or v2")
+        require_whole("look_ahead", self.look_ahead)
+        if self.scratch is not None:
+            require_whole("scratch", self.scratch)
+        for name, off in (("scratch", None), ("look_ahead", 0)):
+            if self.manager == "v1" and getattr(self, name) != off:
+                accepted = "manager v1 allocates the blocks of a prompt at once and has neither scratch nor look_ahead"
+                raise InvalidCase(name, getattr(self, name), accepted)
         for rank, _ in self.page_tables:
             if not 0 <= rank < self.topology.size:
                 raise InvalidCase("page_tables", rank, f"this instance has ranks 0..{self.topology.size - 1}")
@@ -77,6 +89,9 @@ class Instance(Hashed):
 
     def bits_of(self, role: str, declared: int) -> int:
         return dict(self.element_bits).get(role, declared) if self.element_bits else declared
+
+    def reserve_of(self, group: str) -> int:
+        return dict(self.reserve).get(group, 0) if self.reserve else 0
 
     def lacks(self, layer: int, role: str) -> bool:
         return any(role in lack.roles and layer in lack.layers for lack in self.without)

@@ -14,7 +14,7 @@ from oracle.model.errors import InvalidCase
 from oracle.model.explicit import check_lists, check_slots_differ, check_table, explicit_slots
 from oracle.model.packing import PackedPool, pack_group
 from oracle.model.pages import Entry, PageTable, Pool
-from oracle.model.slots import number_blocks, slot_count
+from oracle.model.slots import number_blocks, number_spare, slot_count
 from oracle.model.topology import Rank
 
 
@@ -22,14 +22,28 @@ class Side:
     """``tables[rank]``: page table; ``slots[rank][group][request]``: int64 slots by global ordinal, -1 for none.
 
     The affine rule gives a slot to every ordinal; which of them a rank really holds is decided by
-    truth and by the managers, each on its own.
+    truth and by the managers, each on its own. ``spare[rank][group][request]``: (slots of the blocks
+    after the prompt's, slots of beam tails), see ``oracle.model.slots.Spare``; empty for a case without.
     """
 
-    __slots__ = ("slots", "tables")
+    __slots__ = ("slots", "spare", "tables")
 
-    def __init__(self, tables: tuple[PageTable, ...], slots: tuple[dict[int, tuple[np.ndarray, ...]], ...]) -> None:
+    def __init__(
+        self,
+        tables: tuple[PageTable, ...],
+        slots: tuple[dict[int, tuple[np.ndarray, ...]], ...],
+        spare: tuple[dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]], ...] = (),
+    ) -> None:
         self.tables = tables
         self.slots = slots
+        self.spare = spare
+
+    def spare_slots(self, rank: int, group: int, request: int) -> tuple[np.ndarray, np.ndarray]:
+        """(slots past the prompt, slots of beam tails), each int64; both empty where there are none."""
+        return self.spare[rank][group][request] if self.spare else _NO_SLOTS
+
+
+_NO_SLOTS = (np.zeros(0, dtype=np.int64),) * 2
 
 
 @lru_cache(maxsize=256)
@@ -51,6 +65,8 @@ def lay_out(case: Case, side: str) -> Side:
     slots: list[dict[int, tuple[np.ndarray, ...]]] = [{}] * len(ranks)
     if lists:
         check_lists(case, side, lists)
+    with_spare = not lists and any(number_spare(case, side, group)[0] for group in range(len(case.model.groups)))
+    spare: list[dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]] = [{}] * len(ranks) if with_spare else []
     for members in alike.values():
         given = explicit.get(members[0].number)
         if given is not None:
@@ -63,7 +79,9 @@ def lay_out(case: Case, side: str) -> Side:
         for rank, own in zip(members, found, strict=True):
             tables[rank.number] = table
             slots[rank.number] = own
-    return Side(tuple(tables), tuple(slots))
+            if with_spare:
+                spare[rank.number] = _spare_slots(case, side, rank, where)
+    return Side(tuple(tables), tuple(slots), tuple(spare))
 
 
 @lru_cache(maxsize=1024)
@@ -101,7 +119,7 @@ def _derive(case: Case, side: str, rank: Rank) -> tuple[PageTable, dict[int, tup
         for position in members:
             index, _ = packed[position]
             where[index] = (used, 0)
-            used += number_blocks(case, side, index)[0]
+            used += number_blocks(case, side, index)[0] + number_spare(case, side, index)[0]
         given = [
             counts[case.model.groups[packed[p][0]].name]
             for p in members
@@ -138,6 +156,7 @@ def _slots(
     for group, (first, count) in where.items():
         name = case.model.groups[group].name
         used, numbers = number_blocks(case, side, group)
+        used += number_spare(case, side, group)[0]
         if lists:
             for rank, own in zip(ranks, found, strict=True):
                 own[group] = tuple(
@@ -157,3 +176,19 @@ def _slots(
         for index, own in enumerate(found):
             own[group] = tuple(rows[index] for rows in by_request)
     return found
+
+
+def _spare_slots(
+    case: Case, side: str, rank: Rank, where: dict[int, tuple[int, int]]
+) -> dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]:
+    """Slots of the spare blocks of one rank, by group and request."""
+    rule = case.slots
+    return {
+        group: tuple(
+            [
+                tuple([(rule.mul * (own + first + 1) + rule.add + 11 * rank.number) % count for own in spare[:2]])
+                for spare in number_spare(case, side, group)[1]
+            ]
+        )
+        for group, (first, count) in where.items()
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,6 +73,45 @@ def number_blocks(case: Case, side: str, group_index: int) -> tuple[int, tuple[n
         used += fresh
         numbers.append(own)
     return used, tuple(numbers)
+
+
+class Spare(NamedTuple):
+    """Running numbers of blocks of one request and group that hold nothing of the prompt that a transfer owes.
+
+    ``beyond``: the blocks after the prompt's, in order. ``tails``: the last block of each beam that
+    has one of its own, besides the first beam; the block is that of ordinal ``tail_ordinal``.
+    """
+
+    beyond: np.ndarray
+    tails: np.ndarray
+    tail_ordinal: int
+
+
+_NO_BLOCKS = np.zeros(0, dtype=np.int64)
+NO_SPARE = Spare(_NO_BLOCKS, _NO_BLOCKS, -1)
+
+
+@lru_cache(maxsize=512)
+def number_spare(case: Case, side: str, group_index: int) -> tuple[int, tuple[Spare, ...]]:
+    """(spare blocks, those of each request) of one group; they are numbered after all blocks of prompts.
+
+    A side has them where its state says so: drafts, tokens already generated, beams. Every block is a
+    request's own.
+    """
+    group = case.model.groups[group_index]
+    if not group.is_paged or group.length != "prompt" or all(request.is_plain for request in case.requests):
+        return 0, (NO_SPARE,) * len(case.requests)
+    size = case.side(side).tokens_per_block
+    first = used = number_blocks(case, side, group_index)[0]
+    found: list[Spare] = []
+    for request in case.requests:
+        listed = -(-request.room(side) // size)
+        beyond = np.arange(used, used + listed - block_count(request, "prompt", size))
+        used += len(beyond)
+        tails = np.arange(used, used + request.state(side).tails)
+        used += len(tails)
+        found.append(Spare(beyond, tails, listed - 1))
+    return used - first, tuple(found)
 
 
 @lru_cache(maxsize=4096)

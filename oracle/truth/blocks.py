@@ -1,7 +1,7 @@
 """Which block of a request is due on a receiver, may arrive, or must not be touched (spec: blocks, decisions).
 
 By asking the tokens of each block: the model's window decides what is due, the receiver's own
-reserve what may arrive besides, and what the source still holds plays no part.
+reserve, as far as it still holds that, what may arrive besides. What the source still holds plays no part.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from oracle.model.case import Case
+from oracle.truth.holding import held_blocks, within_reach
 
 FORBIDDEN, OPTIONAL, DUE, NATIVE_ONLY = 0, 1, 2, 3
 """What a plan owes a byte. ``NATIVE_ONLY``: due of a subject with an election of its own, else optional."""
@@ -28,8 +29,13 @@ def block_classes(case: Case, request: int, group: int) -> np.ndarray:
     if not what.is_paged:
         return np.array([NATIVE_ONLY if what.native_only else DUE], dtype=np.uint8)
     asked = case.requests[request]
-    wanted = live_blocks(case, "generation", request, group, reserve=0)
-    kept = live_blocks(case, "generation", request, group, reserve=dict(case.generation.reserve).get(what.name, 0))
+    tokens = asked.tokens(what.length)
+    reserve = case.generation.reserve_of(what.name)
+    wanted = kept = within_reach(case, "generation", request, group, reserve=0, tokens=tokens)
+    if reserve:
+        kept = within_reach(case, "generation", request, group, reserve=reserve, tokens=tokens)
+    if not asked.generation.is_plain:
+        kept = kept & held_blocks(case, "generation", request, group)
     size = case.generation.tokens_per_block
     past_end = (np.arange(len(wanted)) + 1) * size
     missing = past_end > (asked.generation.cached if what.length == "prompt" else 0)
@@ -38,31 +44,24 @@ def block_classes(case: Case, request: int, group: int) -> np.ndarray:
     return classes
 
 
-def live_blocks(case: Case, side: str, request: int, group: int, *, reserve: int) -> np.ndarray:
-    """Whether any token of each block is a sink or still within the window (bool by ordinal).
-
-    The token about to be computed, at position P, attends to itself and the ``window - 1`` before it.
-    """
-    what = case.model.groups[group]
-    tokens = case.requests[request].tokens(what.length)
-    size = case.side(side).tokens_per_block
-    blocks = 0
-    while blocks * size < tokens:
-        blocks += max(1, (tokens - blocks * size) // size)
-    first = np.arange(blocks) * size
-    if what.window is None:
-        return np.ones(blocks, dtype=bool)
-    oldest_seen = tokens - (what.window + reserve - 1)
-    return (first + size - 1 >= oldest_seen) | (first < what.sinks)
-
-
 def resident_blocks(case: Case, request: int, group: int, slots: np.ndarray) -> np.ndarray:
-    """Whether the context side still holds each block readable: it has a slot and has not left its window."""
+    """Whether the context side still holds each block readable: it has a slot and was not dropped.
+
+    Where the case gives slots, those are what is held.
+    """
     held = slots >= 0
     if not case.model.groups[group].is_paged or any(row.side == "context" for row in case.tables):
         return held
-    reserve = dict(case.context.reserve).get(case.model.groups[group].name, 0)
-    return held & live_blocks(case, "context", request, group, reserve=reserve)
+    return held & held_blocks(case, "context", request, group)
+
+
+def may_lose(case: Case) -> bool:
+    """Whether the context side may have lost a block that is due: slots are given, or it came beyond the prompt."""
+    if any(row.side == "context" for row in case.tables):
+        return True
+    if all(group.window is None for group in case.model.groups):
+        return False
+    return case.context.scratch is not None or not all(request.context.is_plain for request in case.requests)
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from oracle.model.case import SIDES, Case
+from oracle.model.encodings import Encoding
 from oracle.model.errors import InvalidCase
 from oracle.model.sides import lay_out
 from oracle.model.writes import Refusal, Writes
@@ -24,6 +25,7 @@ def judge_any(
     *,
     padding: Padding = "optional",
     election: Election = "paired",
+    encoding: Encoding = "tables",
     method: Method = "auto",
 ) -> Verdict:
     """Judge a plan of ``case`` by enumeration (``elements``), in closed form (``intervals``) or by whichever suits.
@@ -35,7 +37,7 @@ def judge_any(
     if method == "auto":
         method = method_for(case)
     chosen = judge if method == "elements" else judge_intervals
-    return chosen(case, writes, padding=padding, election=election)
+    return chosen(case, writes, padding=padding, election=election, encoding=encoding)
 
 
 def method_for(case: Case) -> Method:

@@ -30,13 +30,19 @@ class Keys:
     """The id space of one side: ``base[key]`` counts in bytes of one block, ``width`` in all.
 
     An id is ((content code * ordinals) + ordinal) * width + id within the block; codes from
-    ``private`` on stand for a request of its own.
+    ``private`` on stand for a request of its own, those behind the ``requests`` for ``tails``: a beam
+    (counted from 1 behind the first) of a request.
     """
 
     base: dict[Key, int]
     width: int
     ordinals: int
     private: int
+    requests: int = 0
+    tails: tuple[tuple[int, int], ...] = ()
+
+    def code_of_tail(self, request: int, beam: int) -> int:
+        return self.private + self.requests + self.tails.index((request, beam))
 
     def decode(self, case: Case, side: str, number: int) -> Element | None:
         """The element of one id; None for a reserved id."""
@@ -55,9 +61,11 @@ class Keys:
         for axis, index in indices:
             if axis == "T":
                 token = ordinal * instance.tokens_per_block + (index + 1) * buffer.tokens_per_row - 1
-        private = code - self.private if code >= self.private else None
+        private, beam = (code - self.private, 0) if code >= self.private else (None, 0)
+        if private is not None and private >= self.requests:
+            private, beam = self.tails[private - self.requests]
         content = case.requests[private].content if private is not None else code
-        return Element(content, group, layer, role, ordinal, indices, byte, token, private, part)
+        return Element(content, group, layer, role, ordinal, indices, byte, token, private, part, beam)
 
 
 Measures = tuple[tuple[tuple[str, int], ...], int]
@@ -89,7 +97,15 @@ def keys_of(case: Case) -> Keys:
     longest = max([request.tokens(group.length) for request in case.requests for group in case.model.groups])
     # An index that no one holds is told by the first block that shows it, also past the prompt.
     period = lcm(case.context.topology.cp, case.generation.topology.cp)
-    return Keys(base, width, max(longest, period) + 1, len(case.contents))
+    tails = tuple(
+        [
+            (number, beam)
+            for number, request in enumerate(case.requests)
+            if request.beams > 1
+            for beam in range(1, max(request.context.tails, request.generation.tails) + 1)
+        ]
+    )
+    return Keys(base, width, max(longest, period) + 1, len(case.contents), len(case.requests), tails)
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +115,8 @@ class Frame:
     ``heard``: by request, destination rank -> paired source ranks. ``unserved``: (request,
     destination rank, id within the blocks) of an index without a paired holder, in the first block
     of a full period of ordinals that shows it. ``lost``: request -> (destination rank, group,
-    ordinal) of a due block that no paired source holds any more.
+    ordinal) of a due block that no paired source holds any more. ``with_tails``: whether the beam tails of a
+    receiver may arrive; else they must not be touched.
     """
 
     case: Case
@@ -110,6 +127,7 @@ class Frame:
     heard: tuple[dict[int, tuple[int, ...]], ...]
     unserved: list[tuple[int, int, int]]
     lost: dict[int, tuple[int, int, int]]
+    with_tails: bool
 
     @property
     def comparable(self) -> bool:
@@ -120,7 +138,7 @@ class Frame:
         return not any(True for _ in unlike(self.case))
 
 
-def frame_of(case: Case) -> Frame:
+def frame_of(case: Case, *, with_tails: bool = False) -> Frame:
     """The frame of ``case``; ``unserved`` and ``lost`` are empty, still to be found."""
     sides = (case.context.topology, case.generation.topology)
     return Frame(
@@ -132,6 +150,7 @@ def frame_of(case: Case) -> Frame:
         tuple([paired_sources(*sides, request.context_dp, request.generation_dp) for request in case.requests]),
         [],
         {},
+        with_tails,
     )
 
 
@@ -153,15 +172,18 @@ class Truth(Frame):
     kept: dict[tuple[int, int], list[Stack]]
 
 
-def truth_of(case: Case, padding: str = "optional") -> Truth:
-    """Both sides of ``case``; ``padding``: whether rows past the prompt are ``optional`` or ``due``."""
-    return enumerate_sides(case, padding)
+def truth_of(case: Case, padding: str = "optional", *, with_tails: bool = False) -> Truth:
+    """Both sides of ``case``; ``padding``: whether rows past the prompt are ``optional`` or ``due``.
+
+    ``with_tails``: whether the beam tails of a receiver may arrive.
+    """
+    return enumerate_sides(case, padding, with_tails and any(request.beams > 1 for request in case.requests))
 
 
 @lru_cache(maxsize=16)
-def enumerate_sides(case: Case, padding: str) -> Truth:
+def enumerate_sides(case: Case, padding: str, with_tails: bool = False) -> Truth:
     """Enumerate both sides of ``case`` afresh; the latest results are kept."""
-    frame = frame_of(case)
+    frame = frame_of(case, with_tails=with_tails)
     most = max(case.context.topology.size, len(case.requests))
     narrow = np.int8 if most < 1 << 7 else np.int16 if most < 1 << 15 else np.int32
     truth = Truth(
@@ -173,6 +195,7 @@ def enumerate_sides(case: Case, padding: str) -> Truth:
         frame.heard,
         frame.unserved,
         frame.lost,
+        with_tails,
         np.full(frame.context.size, FOREIGN, dtype=np.int64),
         np.full(frame.generation.size, NEVER, dtype=np.int64),
         np.zeros(frame.generation.size, dtype=np.uint8),  # FORBIDDEN, and no memory touched for it

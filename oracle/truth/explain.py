@@ -143,7 +143,7 @@ def _differences(case: Case, due: Element, found: Element) -> str:
         ours, theirs = getattr(due, field), getattr(found, field)
         if ours != theirs:
             differing.append(f"{word} {theirs} in place of {ours}")
-    if due.private_to != found.private_to:
+    if (due.private_to, due.beam) != (found.private_to, found.beam):
         differing.append(f"{owner_text(case, found)} in place of {owner_text(case, due)}")
     if due.role == found.role:
         for (name, index), (_, other) in zip(due.indices, found.indices, strict=False):
@@ -221,7 +221,7 @@ def _optional(case: Case, it: Violation) -> str:
         return ""
     if block_classes(case, it.request, it.due.group)[it.due.ordinal] != OPTIONAL:
         return ""
-    reserve = dict(case.generation.reserve)[case.model.groups[it.due.group].name]
+    reserve = case.generation.reserve_of(case.model.groups[it.due.group].name)
     return f"; it may arrive: the receiver keeps a reserve of {reserve} tokens beyond the window"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import lcm
 from typing import TYPE_CHECKING
 
@@ -10,8 +9,9 @@ import numpy as np
 
 from oracle.model.pages import PageTable
 from oracle.model.topology import Rank
-from oracle.truth.blocks import DUE, FORBIDDEN, OPTIONAL, block_classes, resident_blocks, token_codes
+from oracle.truth.blocks import DUE, FORBIDDEN, OPTIONAL, block_classes, may_lose, resident_blocks
 from oracle.truth.reserved import INCOMPATIBLE, PADDING
+from oracle.truth.rows import Blocks, blocks_of, tails_of
 from oracle.truth.stacks import FlatSide, Stack, stacks
 
 if TYPE_CHECKING:
@@ -32,47 +32,6 @@ def owned(frame: Frame, side: str, ranks: list[Rank], group: int, blocks: int) -
     if cp == 1 or not frame.case.model.groups[group].is_paged:
         return None
     return np.arange(blocks) % cp == np.array([rank.cp for rank in ranks])[:, None]
-
-
-@dataclass(slots=True, eq=False)
-class Blocks:
-    """All blocks, in one group, of requests that are on the same data-parallel ranks: one row a block.
-
-    ``first`` (blocks) is the id of a block's first byte where all its rows have one content; where
-    not, ``first`` is None and ``by_token`` (blocks x tokens) says it for a row that ends there.
-    """
-
-    requests: list[int]
-    counts: list[int]
-    ordinals: np.ndarray
-    owners: np.ndarray
-    first: np.ndarray | None
-    by_token: np.ndarray
-
-    def ids(self, stack: Stack) -> np.ndarray:
-        """What to add to the stack's ids: (blocks, 1), or (blocks, bytes) where rows differ in content."""
-        if self.first is not None:
-            return self.first[:, None]
-        return self.by_token[:, np.where(stack.rows < 0, self.by_token.shape[1] - 1, stack.rows)]
-
-
-def blocks_of(truth: Truth, side: str, group: int, requests: list[int]) -> Blocks:
-    """The blocks of ``requests``, one request after another."""
-    case = truth.case
-    keys = truth.context_keys if side == "context" else truth.generation_keys
-    what = case.model.groups[group]
-    size = case.side(side).tokens_per_block if what.is_paged else 1
-    counts = [-(-case.requests[r].tokens(what.length) // size) if what.is_paged else 1 for r in requests]
-    ordinals = np.concatenate([np.arange(count) for count in counts])
-    owners = np.array(requests).repeat(counts)
-    if what.is_paged:
-        codes = [token_codes(case, r, what.length, n * size) for r, n in zip(requests, counts, strict=True)]
-        by_token = np.concatenate(codes).reshape(len(ordinals), size)
-    else:
-        by_token = (keys.private + owners)[:, None]
-    by_token = (by_token * keys.ordinals + ordinals[:, None]) * keys.width
-    first = by_token[:, 0] if bool((by_token[:, :1] == by_token).all()) else None
-    return Blocks(requests, counts, ordinals, owners, first, by_token)
 
 
 def together(truth: Truth, side: str, ranks: tuple[Rank, ...]) -> list[tuple[list[int], list[int]]]:
@@ -184,16 +143,20 @@ def fill_source(truth: Truth) -> None:
                 mask = _per_request([owned(truth, "context", ranks, group, count) for count in rows.counts])
                 if explicit or case.model.groups[group].window is not None:
                     ends = np.cumsum(rows.counts)[:-1]
-                    parts = zip(requests, np.split(slots, ends, axis=1), strict=True)
-                    held = np.concatenate([resident_blocks(case, r, group, own) for r, own in parts], axis=1)
+                    split = zip(requests, np.split(slots, ends, axis=1), strict=True)
+                    held = np.concatenate([resident_blocks(case, r, group, own) for r, own in split], axis=1)
                     mask = held if mask is None else mask & held
+                parts = [(rows, slots, mask)]
+                if flat.side.spare:
+                    parts += [(own, places, None) for own, places in tails_of(truth, "context", group, requests, ranks)]
                 for stack in _source_stacks(truth, group, table, members):
                     pool = table.pools[stack.pool]
-                    target = Target(flat, stack, ranks, slots, pool.slot_stride, mask)
-                    if stack.padded and not pool.layer_stride:
-                        memory[target.edges(pool.slot_bytes)] = PADDING
                     ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
-                    target.put(memory, ids[:, None, :], (rows.ids(stack) + shift)[None])
+                    for own, places, chosen in parts:
+                        target = Target(flat, stack, ranks, places, pool.slot_stride, chosen)
+                        if stack.padded and not pool.layer_stride:
+                            memory[target.edges(pool.slot_bytes)] = PADDING
+                        target.put(memory, ids[:, None, :], (own.ids(stack) + shift)[None])
 
 
 def _source_stacks(truth: Truth, group: int, table: PageTable, ranks: tuple[Rank, ...]) -> list[Stack]:
@@ -229,6 +192,10 @@ def fill_destination(truth: Truth, padding: str) -> None:
                 if explicit or cached or what.window is not None:
                     wanted = (slots >= 0) & (classes != FORBIDDEN)
                     mask = wanted if mask is None else mask & wanted
+                parts = [(rows, classes, slots, mask)]
+                if truth.with_tails and flat.side.spare:
+                    found = tails_of(truth, "generation", group, requests, ranks)
+                    parts += [(own, np.full(len(own.ordinals), OPTIONAL), places, None) for own, places in found]
                 for stack in stacks(case, "generation", group, table, members, truth.generation_keys.base):
                     if not stack.all_move:
                         stack = _moving(stack)
@@ -236,11 +203,12 @@ def fill_destination(truth: Truth, padding: str) -> None:
                         continue
                     ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
                     senders = _senders(truth, requests, ranks, group, ids, sent_from[key])
-                    target = Target(flat, stack, ranks, slots, table.pools[stack.pool].slot_stride, mask)
-                    target.put(truth.due, ids[:, None, :], rows.ids(stack)[None])
-                    target.put(truth.klass, _row_classes(truth, rows, classes, stack, group, padding)[None])
-                    target.put(truth.elected, _by_block(senders, rows.ordinals))
-                    target.put(truth.owner, rows.owners[None, :, None])
+                    for own, klass, places, chosen in parts:
+                        target = Target(flat, stack, ranks, places, table.pools[stack.pool].slot_stride, chosen)
+                        target.put(truth.due, ids[:, None, :], own.ids(stack)[None])
+                        target.put(truth.klass, _row_classes(truth, own, klass, stack, group, padding)[None])
+                        target.put(truth.elected, _by_block(senders, own.ordinals))
+                        target.put(truth.owner, own.owners[None, :, None])
     note_lost(truth)
 
 
@@ -344,9 +312,9 @@ def _senders(
 
 
 def note_lost(frame: Frame) -> None:
-    """Remember due blocks that no paired source rank holds: only explicit tables can lose one."""
+    """Remember due blocks that no paired source rank holds."""
     case = frame.case
-    if not any(row.side == "context" for row in case.tables):
+    if not may_lose(case):
         return
     for request in range(len(case.requests)):
         for number, sources in frame.heard[request].items():

@@ -8,10 +8,12 @@ from typing import Literal
 import numpy as np
 
 from oracle.model.case import Case
+from oracle.model.encodings import ENCODINGS, Encoding
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Refusal, Writes, check_plan
 from oracle.truth.blocks import is_required
 from oracle.truth.elements import Frame, Truth, truth_of
+from oracle.truth.encodings import may_refuse
 from oracle.truth.findings import find_violations, unserved_violation
 from oracle.truth.runs import Carried, Runs, place_runs, segment_ranks
 from oracle.truth.servable import right_refusals
@@ -25,33 +27,43 @@ Election = Literal["paired", "own"]
 
 
 def judge(
-    case: Case, writes: Writes | Refusal, *, padding: Padding = "optional", election: Election = "paired"
+    case: Case,
+    writes: Writes | Refusal,
+    *,
+    padding: Padding = "optional",
+    election: Election = "paired",
+    encoding: Encoding = "tables",
 ) -> Verdict:
     """Judge a plan of ``case``.
 
     ``padding``: whether rows past the prompt may or must arrive. ``election``: ``paired`` also
     judges who sends each byte and which pairs the plan names; ``own`` leaves both to the
-    comparison, and has to bring what is native only. A right refusal passes; see
-    ``oracle.truth.verdict`` for the kinds of violation.
+    comparison, and has to bring what is native only. ``encoding``: how block lists reached the
+    subject; those other than ``tables`` carry beam tails, and cannot say every state. A right refusal
+    passes; see ``oracle.truth.verdict`` for the kinds of violation.
     """
-    check_options(padding, election)
-    truth = truth_of(case, padding)
+    check_options(padding, election, encoding)
+    truth = truth_of(case, padding, with_tails=encoding != "tables")
     if isinstance(writes, Refusal):
         writes = Writes(refusals=(writes,))
     check_plan(writes, len(case.requests), len(case.model.groups))
-    false, refused = settle_refusals(truth, writes)
+    false, refused = settle_refusals(truth, writes, encoding)
     return with_refusals(_judge_bytes(truth, writes, election, refused), false, writes)
 
 
-def check_options(padding: str, election: str) -> None:
+def check_options(padding: str, election: str, encoding: str = "tables") -> None:
     """Raise ``InvalidCase`` for a way of judging that does not exist."""
     if padding not in ("optional", "due"):
         raise InvalidCase("padding", padding, "expected optional or due")
     if election not in ("paired", "own"):
         raise InvalidCase("election", election, "expected paired or own")
+    if encoding not in ENCODINGS:
+        raise InvalidCase("encoding", encoding, "expected tables, anchors or suffix")
 
 
-def settle_refusals(frame: Frame, writes: Writes) -> tuple[tuple[Violation, ...], frozenset[int]]:
+def settle_refusals(
+    frame: Frame, writes: Writes, encoding: Encoding = "tables"
+) -> tuple[tuple[Violation, ...], frozenset[int]]:
     """(false refusals, requests that the plan refuses): of a refused request nothing is due and nothing may come."""
     if not writes.refusals:
         return (), frozenset()
@@ -62,7 +74,9 @@ def settle_refusals(frame: Frame, writes: Writes) -> tuple[tuple[Violation, ...]
     for refusal in writes.refusals:
         mine = everything if refusal.request is None else (refusal.request,)
         refused.update(mine)
-        if not reasons and any(request not in lost for request in mine):
+        if not reasons and any(
+            request not in lost and not may_refuse(frame.case, request, encoding, refusal.code) for request in mine
+        ):
             note = "every due byte has a paired holder"
             false.append(Violation(Kind.FALSE_REFUSAL, 0, refusal.request, refusal=refusal, note=note))
     return tuple(false), frozenset(refused)

@@ -45,6 +45,8 @@ class Element:
     """request that owns the row, where it lies past the prompt or is state"""
     part: int = 0
     """which of the buffer's parts, where it has several"""
+    beam: int = 0
+    """which beam's own row it is, where a beam search has several"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ def owner_text(case: Case, element: Element) -> str:
         return f"state of request {element.private_to}"
     if group.length != "prompt":
         return f"request {element.private_to}"
-    return f"past the prompt of request {element.private_to}"
+    beam = f", tail {element.beam} of its beams" if element.beam else ""
+    return f"past the prompt of request {element.private_to}{beam}"
 
 
 def buffer_of(case: Case, element: Element) -> Buffer:

@@ -12,6 +12,7 @@ from differential.engines.memory.planes import Planes, planes_of
 from differential.engines.memory.room import require_room
 from differential.engines.protocol import Engine
 from oracle.model.case import Case
+from oracle.model.encodings import Encoding
 from oracle.model.writes import Writes
 from oracle.truth.judge import Election, Padding, check_options
 from oracle.truth.verdict import Outcome, Verdict
@@ -44,17 +45,23 @@ class Carried:
 
 
 def carry(
-    case: Case, writes: Writes, engine: Engine, *, padding: Padding = "optional", election: Election = "paired"
+    case: Case,
+    writes: Writes,
+    engine: Engine,
+    *,
+    padding: Padding = "optional",
+    election: Election = "paired",
+    encoding: Encoding = "tables",
 ) -> Carried:
     """Let ``engine`` carry ``writes`` out, digit plane by digit plane, and judge the memory of the destination.
 
     Memory shows what arrived, not who sent it or how often: duplicates, senders and pairs are judged
     from the plan alone. Bytes beyond the guards cannot be carried; they count as out of bounds.
-    ``padding`` as in ``oracle.truth.judge``. ``election``: whether violations name the sender that
+    ``padding`` and ``encoding`` as in ``oracle.truth.judge``. ``election``: whether violations name the sender that
     the case elects (``paired``) or not (``own``). Not run where the engine cannot run or the plan
     refuses the instances. Raises ``EngineUnavailable`` where memory does not suffice.
     """
-    check_options(padding, election)
+    check_options(padding, election, encoding)
     reason = engine.available()
     if reason is not None:
         return Carried(Verdict(Outcome.NOT_RUN, reason=f"engine {engine.name}: {reason}"))
@@ -62,12 +69,18 @@ def carry(
     if len(refused) < len(writes.refusals):
         return Carried(Verdict(Outcome.NOT_RUN, reason="the plan refuses the instances", refusals=writes.refusals))
     require_room(case, engine)
-    landing = carry_out(planes_of(case, padding), writes, engine)
+    landing = carry_out(planes_of(case, padding, encoding != "tables"), writes, engine)
     return Carried(judge_landed(landing, writes, refused=refused, elects=election == "paired"), landing)
 
 
 def execute(
-    case: Case, writes: Writes, engine: Engine, *, padding: Padding = "optional", election: Election = "paired"
+    case: Case,
+    writes: Writes,
+    engine: Engine,
+    *,
+    padding: Padding = "optional",
+    election: Election = "paired",
+    encoding: Encoding = "tables",
 ) -> Verdict:
     """The verdict of ``carry``."""
-    return carry(case, writes, engine, padding=padding, election=election).verdict
+    return carry(case, writes, engine, padding=padding, election=election, encoding=encoding).verdict

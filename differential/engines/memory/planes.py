@@ -159,6 +159,6 @@ def number_densely(source: np.ndarray, due: np.ndarray) -> tuple[np.ndarray, np.
 
 
 @lru_cache(maxsize=4)
-def planes_of(case: Case, padding: str = "optional") -> Planes:
-    """The planes of ``case``. They are shared: do not change them."""
-    return Planes(truth_of(case, padding))
+def planes_of(case: Case, padding: str = "optional", with_tails: bool = False) -> Planes:
+    """The planes of ``case``; they are shared: do not change them. ``with_tails``: whether beam tails may arrive."""
+    return Planes(truth_of(case, padding, with_tails=with_tails))

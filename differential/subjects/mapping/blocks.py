@@ -82,7 +82,11 @@ def share_blocks(
         if not len(chosen):
             return []
         return [Shared(sources, chosen * step + first, [slots[chosen] for slots in held], wanted[chosen])]
-    return _by_holders(sources, first, step, held, wanted)
+    numbers = np.arange(first, first + count * step, step, dtype=np.int64)
+    listed = wanted >= 0
+    if not listed.all():
+        numbers, wanted, held = numbers[listed], wanted[listed], [slots[listed] for slots in held]
+    return by_holders(sources, numbers, held, wanted)
 
 
 def _is_whole(slots: np.ndarray) -> bool:
@@ -99,24 +103,24 @@ def _meet(first: int, stride: int, other: int, other_stride: int) -> tuple[int, 
     return start, common
 
 
-def _by_holders(
-    sources: tuple[int, ...], first: int, step: int, held: list[np.ndarray], wanted: np.ndarray
+def by_holders(
+    sources: tuple[int, ...], ordinals: np.ndarray, held: list[np.ndarray], wanted: np.ndarray
 ) -> list[Shared]:
-    """Listed blocks grouped by who holds them."""
-    listed = np.flatnonzero(wanted >= 0)
-    if not len(listed):
+    """Listed blocks (n) grouped by who holds them; ``held`` has n slots for each of ``sources``, -1 for none."""
+    if not len(ordinals):
         return []
-    have = np.array([slots[listed] >= 0 for slots in held])
+    have = np.array([slots >= 0 for slots in held])
+    patterns: list[tuple[list[bool], np.ndarray]]
     if (have == have[0]).all():
         # The usual case: ranks of one instance dropped the same blocks.
-        groups = [(bool(holds), listed[have[0] == holds]) for holds in (True, False)]
+        groups = [(bool(holds), np.flatnonzero(have[0] == holds)) for holds in (True, False)]
         patterns = [([holds] * len(sources), chosen) for holds, chosen in groups if len(chosen)]
     else:
         columns, which = np.unique(have, axis=1, return_inverse=True)
-        patterns = [(column.tolist(), listed[which.ravel() == i]) for i, column in enumerate(columns.T)]
+        patterns = [(column.tolist(), np.flatnonzero(which.ravel() == i)) for i, column in enumerate(columns.T)]
     found: list[Shared] = []
     for pattern, chosen in patterns:
         there = [i for i, holds in enumerate(pattern) if holds]
         slots = [held[i][chosen] for i in there]
-        found.append(Shared(tuple([sources[i] for i in there]), chosen * step + first, slots, wanted[chosen]))
+        found.append(Shared(tuple([sources[i] for i in there]), ordinals[chosen], slots, wanted[chosen]))
     return found

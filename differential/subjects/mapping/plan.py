@@ -5,29 +5,38 @@ from __future__ import annotations
 import numpy as np
 
 from differential.managers.facts import BlockTable, Chunk, Facts
+from differential.managers.spans import Inexpressible
 from differential.subjects.mapping.blocks import Shared, is_due, share_blocks, stale_end
+from differential.subjects.mapping.encoded import EncodedBlocks
 from differential.subjects.mapping.pages import Pages
 from differential.subjects.mapping.refusals import BLOCK_LOST, Refused
 from differential.subjects.mapping.relation import PoolRuns, Relation, relate
 from differential.subjects.protocol import Election
 from oracle.model.case import Case
+from oracle.model.encodings import ENCODINGS, Encoding
+from oracle.model.errors import InvalidCase
 from oracle.model.writes import Pair, Refusal, Segment, Writes
 
 Tables = list[dict[tuple[int, int], BlockTable]]
 
 
 class Mapping:
-    """The new layout mapping as a subject."""
+    """The new layout mapping as a subject. ``encoding``: how the block lists of both sides reach it."""
 
-    name = "mapping"
     election: Election = "paired"
+
+    def __init__(self, encoding: Encoding = "tables") -> None:
+        if encoding not in ENCODINGS:
+            raise InvalidCase("mapping encoding", encoding, f"expected one of {', '.join(ENCODINGS)}")
+        self.encoding: Encoding = encoding
+        self.name = "mapping" if encoding == "tables" else f"mapping:{encoding}"
 
     def plan(self, case: Case, facts: Facts) -> Writes | Refusal:
         """The plan of ``case``: one segment per request, chunk, group, pair of ranks and pair of pools.
 
         Blocks that fewer sources hold make a segment of their own, for the election is another. A
-        ``Refusal`` answers a pair of instances that cannot be served; a request that lost a due block
-        is refused alone and sends nothing.
+        ``Refusal`` answers a pair of instances that cannot be served; a request that lost a due block,
+        or whose lists cannot be said in the encoding, is refused alone and sends nothing.
         """
         source = Pages(case.model, case.context, tuple([rank.table for rank in facts.context]))
         destination = Pages(case.model, case.generation, tuple([rank.table for rank in facts.generation]))
@@ -43,11 +52,15 @@ class Mapping:
         refusals: list[Refusal] = []
         for number in range(len(case.requests)):
             planner = _RequestPlan(case, number, relation, facts.chunks[number])
+            if self.encoding != "tables":
+                planner.encoded = EncodedBlocks(case, number, self.encoding, facts.chunks[number])
             try:
                 planner.add_ranks(there, here)
                 segments += planner.in_sending_order()
             except Refused as refused:
                 refusals.append(refused.refusal)
+            except Inexpressible as no:
+                refusals.append(Refusal(no.code, no.reason, number))
             pairs += planner.pairs
         return Writes(tuple(pairs), tuple(segments), tuple(refusals))
 
@@ -63,6 +76,7 @@ class _RequestPlan:
         self.chunks = chunks
         self.pairs: list[Pair] = []
         self.segments: list[Segment] = []
+        self.encoded: EncodedBlocks | None = None
 
     def in_sending_order(self) -> list[Segment]:
         if len(self.chunks) > 1:
@@ -85,6 +99,11 @@ class _RequestPlan:
                 if table is None:
                     continue
                 tables = {s: found for s in sources if (found := there[s].get((number, group))) is not None}
+                if self.encoded is not None and groups[group].is_paged:
+                    for holders in relation.holders(rank, group, sources):
+                        for chunk, shared in self.encoded.share(rank, group, holders, tables.keys()):
+                            self._add(rank, group, shared, holders, chunk)
+                    continue
                 blocks = 1
                 if groups[group].is_paged:
                     tokens = self.request.tokens(groups[group].length)
@@ -93,12 +112,15 @@ class _RequestPlan:
                     for shared in share_blocks(table, tables, holders, blocks):
                         self._add(rank, group, shared, holders)
 
-    def _add(self, rank: int, group: int, shared: Shared, holders: tuple[int, ...]) -> None:
-        """Add the segments of the blocks that ``rank`` lists and ``shared.sources``, some of ``holders``, hold."""
+    def _add(self, rank: int, group: int, shared: Shared, holders: tuple[int, ...], chunk: int | None = None) -> None:
+        """Add the segments of the blocks that ``rank`` lists and ``shared.sources``, some of ``holders``, hold.
+
+        ``chunk``: the one that they go with; None where that is still to be said.
+        """
         found = self.relation.runs(rank, group, shared.sources, self.request.generation_dp)
         if found.unheld and len(shared.sources) < len(holders):
             self._refuse_lost(rank, group, shared, holders, found.unheld)
-        slices = self._slices(group, shared) if len(self.chunks) > 1 else None
+        slices = self._slices(group, shared) if chunk is None and len(self.chunks) > 1 else None
         own: dict[int, np.ndarray] = {}
         for source, slots in zip(shared.sources, shared.source_slots, strict=True):
             for part in found.by_source.get(source, ()):
@@ -107,10 +129,10 @@ class _RequestPlan:
                     own_bases = own[part.destination_stride] = shared.slots * part.destination_stride
                 bases = slots * part.source_stride
                 if slices is None:
-                    self._append(0, source, rank, part, bases, own_bases)
+                    self._append(chunk or 0, source, rank, part, bases, own_bases)
                     continue
-                for chunk, first, end in slices:
-                    self._append(chunk, source, rank, part, bases[first:end], own_bases[first:end])
+                for piece, first, end in slices:
+                    self._append(piece, source, rank, part, bases[first:end], own_bases[first:end])
 
     def _append(
         self, chunk: int, source: int, rank: int, part: PoolRuns, bases: np.ndarray, own_bases: np.ndarray

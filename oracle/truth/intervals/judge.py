@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oracle.model.case import Case
+from oracle.model.encodings import Encoding
 from oracle.model.writes import Refusal, Writes, check_plan
 from oracle.truth.blocks import is_required
 from oracle.truth.findings import LIMIT, find_outside, find_unpaired, unserved_violation
@@ -21,7 +22,12 @@ OTHER, SAME = 0, 1
 
 
 def judge_intervals(
-    case: Case, writes: Writes | Refusal, *, padding: Padding = "optional", election: Election = "paired"
+    case: Case,
+    writes: Writes | Refusal,
+    *,
+    padding: Padding = "optional",
+    election: Election = "paired",
+    encoding: Encoding = "tables",
 ) -> Verdict:
     """Judge a plan of ``case`` without touching each byte.
 
@@ -29,12 +35,12 @@ def judge_intervals(
     and violations. Work and memory grow with the pieces of a slot and the number of slots, not with
     their product.
     """
-    check_options(padding, election)
-    known = known_of(case)
+    check_options(padding, election, encoding)
+    known = known_of(case, with_tails=encoding != "tables")
     if isinstance(writes, Refusal):
         writes = Writes(refusals=(writes,))
     check_plan(writes, len(case.requests), len(case.model.groups))
-    false, refused = settle_refusals(known, writes)
+    false, refused = settle_refusals(known, writes, encoding)
     return with_refusals(_judge_plan(known, writes, padding, election, refused), false, writes)
 
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from oracle.model.case import Case
-from oracle.truth.blocks import FORBIDDEN, block_classes, resident_blocks, token_codes
+from oracle.truth.blocks import FORBIDDEN, OPTIONAL, block_classes, resident_blocks, token_codes
 from oracle.truth.elements import Frame, frame_of
 from oracle.truth.fill import note_lost, owned, present
 from oracle.truth.intervals.pieces import cut
 from oracle.truth.intervals.slots import SlotMap, locate, slot_maps
+from oracle.truth.rows import tail_codes, tail_ordinal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,11 +98,15 @@ class Known(Frame):
         codes = token_codes(case, request, what.length, blocks * size).reshape(blocks, size)
         found = codes[:, -1].copy()
         for ordinal in np.flatnonzero((codes != codes[:, :1]).any(axis=1)).tolist():
-            number = self._mixed.setdefault(codes[ordinal].tobytes(), len(self.mixed))
-            if number == len(self.mixed):
-                self.mixed.append(codes[ordinal].copy())
-            found[ordinal] = -1 - number
+            found[ordinal] = self._code_of(codes[ordinal])
         return found
+
+    def _code_of(self, codes: np.ndarray) -> int:
+        """The block code of tokens that have several codes."""
+        number = self._mixed.setdefault(codes.tobytes(), len(self.mixed))
+        if number == len(self.mixed):
+            self.mixed.append(codes.copy())
+        return -1 - number
 
     def code_at(self, code: int, row: int) -> int:
         """The content code of a token row of a block with block code ``code``; a row of -1: the last token's."""
@@ -142,10 +147,37 @@ class Known(Frame):
                 same = np.ones_like(ordinals)
                 codes = self.block_codes(side, request, group)[ordinals]
                 columns.append((same * group, same * request, ordinals, klass[ordinals], codes))
+                if flat.side.spare and (side == "context" or self.with_tails):
+                    first += self._add_tails(side, rank, group, request, first, block, columns)
         if not columns:
             nothing = np.zeros(0, dtype=np.int64)
             return Owners(block, *[nothing] * 5)
         return Owners(block, *[np.concatenate(column) for column in zip(*columns, strict=True)])
+
+    def _add_tails(
+        self,
+        side: str,
+        rank: int,
+        group: int,
+        request: int,
+        first: int,
+        block: np.ndarray,
+        columns: list[tuple[np.ndarray, ...]],
+    ) -> int:
+        """Add the beam tails of a request to its blocks; how many there are."""
+        ordinal = tail_ordinal(self.case, side, group, request)
+        flat = self.context if side == "context" else self.generation
+        slots = flat.side.spare_slots(rank, group, request)[1]
+        if ordinal is None or not len(slots):
+            return 0
+        size = self.case.side(side).tokens_per_block
+        rows = [tail_codes(self, request, beam, ordinal, size) for beam in range(1, len(slots) + 1)]
+        codes = [self._code_of(row) if (row != row[0]).any() else int(row[0]) for row in rows]
+        same = np.ones(len(slots), dtype=np.int64)
+        klass = 0 if side == "context" else OPTIONAL
+        columns.append((same * group, same * request, same * ordinal, same * klass, np.array(codes)))
+        block[slots] = first + np.arange(len(slots))
+        return len(slots)
 
     def due_map(
         self, rank: int, pool: int, group: int, request: int, residue: int, *, by_row: bool = False
@@ -209,10 +241,14 @@ def unite(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return starts[apart], reach[last]
 
 
+def known_of(case: Case, *, with_tails: bool = False) -> Known:
+    """The frame of ``case``, with its unserved indices and lost blocks; ``with_tails``: as in ``Frame``."""
+    return _known_of(case, with_tails and any(request.beams > 1 for request in case.requests))
+
+
 @lru_cache(maxsize=16)
-def known_of(case: Case) -> Known:
-    """The frame of ``case``, with its unserved indices and lost blocks."""
-    frame = frame_of(case)
+def _known_of(case: Case, with_tails: bool) -> Known:
+    frame = frame_of(case, with_tails=with_tails)
     known = Known(
         case,
         frame.context,
@@ -222,6 +258,7 @@ def known_of(case: Case) -> Known:
         frame.heard,
         frame.unserved,
         frame.lost,
+        with_tails,
     )
     _note_unserved(known)
     known.unserved.sort()

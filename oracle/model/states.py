@@ -1,0 +1,84 @@
+"""States of a request that cannot be: what its managers would never have let happen (spec: blocks, decisions)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oracle.model.errors import InvalidCase, require_whole
+
+if TYPE_CHECKING:
+    from oracle.model.buffers import Model
+    from oracle.model.case import Request
+    from oracle.model.instance import Instance
+
+SIDES = ("context", "generation")
+
+
+def check_request(request: Request) -> None:
+    """Raise ``InvalidCase`` for a state that contradicts the request itself."""
+    require_whole("request.beams", request.beams, least=1)
+    if request.beams > 1 and request.cuts:
+        raise InvalidCase("request.beams", request.beams, "a prefill in chunks has one beam")
+    for side in SIDES:
+        state = request.state(side)
+        if 0 < state.reached < request.prompt:
+            accepted = f"expected 0 for the prompt, or at least prompt = {request.prompt}"
+            raise InvalidCase(f"request.{side}.reached", state.reached, accepted)
+        for name in ("extra", "drafts"):
+            if request.beams > 1 and getattr(state, name):
+                raise InvalidCase(f"request.{side}.{name}", getattr(state, name), "a beam search does not speculate")
+        if state.tails >= request.beams:
+            accepted = f"expected below beams = {request.beams}: the first beam is no tail"
+            raise InvalidCase(f"request.{side}.tails", state.tails, accepted)
+
+
+def check_manager(model: Model, instance: Instance, side: str) -> None:
+    """Raise ``InvalidCase`` for a model that the side's manager cannot hold."""
+    if instance.manager == "v1":
+        for group in model.groups:
+            if group.sinks and group.length == "prompt":
+                raise InvalidCase(f"{side}.manager", "v1", f"group {group.name} has sinks, which only v2 keeps")
+
+
+def check_states(model: Model, instances: tuple[Instance, Instance], request: Request, where: str) -> None:
+    """Raise ``InvalidCase`` for a state of ``request`` that contradicts the instances."""
+    for side, instance in zip(SIDES, instances, strict=True):
+        if request.beams > 1:
+            if instance.manager == "v2":
+                raise InvalidCase(f"{where}.beams", request.beams, f"manager v2 of the {side} side has one beam")
+            if instance.topology.cp > 1:
+                accepted = f"the {side} side has cp = {instance.topology.cp}, and context parallelism one beam"
+                raise InvalidCase(f"{where}.beams", request.beams, accepted)
+            _check_beams(model, instance, request, side, where)
+        if side == "generation":
+            _check_receiver(model, instance, request, where)
+
+
+def _check_beams(model: Model, instance: Instance, request: Request, side: str, where: str) -> None:
+    state, room, size = request.state(side), request.room(side), instance.tokens_per_block
+    if state.tails and room == request.prompt and room % size == 0:
+        accepted = f"beams share all blocks of a prompt of {room} tokens, which fills its blocks of {size}"
+        raise InvalidCase(f"{where}.{side}.tails", state.tails, accepted)
+    for group in model.groups:
+        if group.window is None or group.length != "prompt" or room == request.prompt:
+            continue
+        if room - group.window - instance.reserve_of(group.name) >= size:
+            accepted = f"the window of group {group.name} would drop a block, which manager v1 does for one beam only"
+            raise InvalidCase(f"{where}.{side}.reached", state.reached, accepted)
+
+
+def _check_receiver(model: Model, instance: Instance, request: Request, where: str) -> None:
+    """A receiver has room for what it is to receive: its reserve is as large as what it has gone beyond the prompt."""
+    state = request.generation
+    first = instance.manager == "v1"
+    reached = request.room("generation") - 1 if first else max(request.prompt, state.reached)
+    for group in model.groups:
+        if group.window is None or group.length != "prompt":
+            continue
+        if reached - request.prompt > instance.reserve_of(group.name):
+            name = "drafts" if first and not state.reached else "reached"
+            accepted = (
+                f"a receiver keeps all that is due in group {group.name}: expected a reserve of at least "
+                f"{reached - request.prompt} tokens, or fewer tokens beyond the prompt"
+            )
+            raise InvalidCase(f"{where}.generation.{name}", getattr(state, name), accepted)
