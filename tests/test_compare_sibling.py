@@ -66,6 +66,13 @@ def test_accidents_of_size_are_kept_and_none_are_added() -> None:
         assert any({"key", "index_key"} <= {role for _, role in own} for own in members) is together
 
 
+@pytest.mark.parametrize("bits", [16, 8])
+@pytest.mark.parametrize("sides", [({"tp": 2, "pp": 5}, {"tp": 8, "pp": 3}), ({"tp": 4}, {"tp": 2, "cp": 4})], ids=str)
+def test_many_ranks_of_eight_kinds_of_buffers_have_a_sibling(sides: tuple[dict[str, int], ...], bits: int) -> None:
+    case = deployment("qwen3.8-flash-next", *sides, prompt=4_096, element_bits=bits)
+    assert small_sibling(case) is not None
+
+
 def test_a_case_with_explicit_tables_has_no_sibling() -> None:
     case = case_of("key @ 0 : T D(2) ; 8")
     table = lay_out(case, "context").tables[0]

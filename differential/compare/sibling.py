@@ -62,8 +62,12 @@ def _packed_alike(case: Case) -> Iterator[Model]:
 def _packed(case: Case) -> list[list[object]]:
     """Rank by rank, what stands in one pool and which groups share a pool group; not sizes, nor the order of pools."""
     found: list[list[object]] = []
+    known: dict[int, list[object]] = {}
     for side in SIDES:
         for table in lay_out(case, side).tables:
+            if id(table) in known:
+                found.append(known[id(table)])
+                continue
             pools: dict[int, list[tuple[int, int, int, str]]] = {}
             for entry in table.entries:
                 pools.setdefault(entry.pool, []).append((entry.group, entry.offset, entry.layer, entry.role))
@@ -71,7 +75,8 @@ def _packed(case: Case) -> list[list[object]]:
             shared: dict[int, set[int]] = {}
             for entry in table.entries:
                 shared.setdefault(table.pools[entry.pool].pool_group, set()).add(entry.group)
-            found.append([sorted(members), sorted(map(sorted, shared.values()))])
+            known[id(table)] = [sorted(members), sorted(map(sorted, shared.values()))]
+            found.append(known[id(table)])
     return found
 
 
@@ -110,10 +115,14 @@ def _narrower(case: Case) -> Iterator[Model]:
     even = sorted({size for part in parts for axis in part.axes for size in _even_sizes(axis)})
     whole = max([8 // gcd(8, part.bits) for part in parts])
     common = gcd(*[size for size in payload if size >= WIDE])
-    widths = [{size: size // common if size >= WIDE else size for size in payload}] if common > 1 else []
-    widths += [{size: (number + first) * whole for number, size in enumerate(payload)} for first in range(1, TRIES)]
-    for width in widths:
-        yield _with_sizes(case, width, {size: number for number, size in enumerate(even, 1)})
+    shares = [{size: number + first for number, size in enumerate(even)} for first in range(1, TRIES)]
+    if common > 1:
+        width = {size: size // common if size >= WIDE else size for size in payload}
+        for share in shares if even else shares[:1]:
+            yield _with_sizes(case, width, share)
+    for first in range(1, TRIES):
+        width = {size: (number + first) * whole for number, size in enumerate(payload)}
+        yield _with_sizes(case, width, shares[0])
 
 
 def _is_payload(axis: Axis) -> bool:
