@@ -27,7 +27,7 @@ from strategies.topologies import Grid, Shape
 EMPTY = -1
 SIZES, STAGES = (1, 2, 3, 4), (1, 2, 3)
 MOST_PAIRS = 48
-DRAWN = 2
+DRAWN = 3
 """Models that are drawn for each pair of topologies, besides those of the scope."""
 
 Tensors = dict[Place, np.ndarray]

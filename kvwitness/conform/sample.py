@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
+from typing import TYPE_CHECKING
 
 from kvwitness.conform.sources import Source, line_of
+from kvwitness.search import save_failure
 from kvwitness.settings import Judged
 from kvwitness.trial import Judgement, Trial
 from oracle.model.case import SIDES, Case, Request
@@ -19,6 +21,9 @@ from strategies.kinds.protocol import Declaration, Kind, Surroundings, of_kind
 from strategies.numbers import WIDTH
 from strategies.requests import lengths_of
 from strategies.topologies import MOST_RANKS, TENSOR_SIZES, Grid, Shape, even_cut, with_extra
+
+if TYPE_CHECKING:
+    from kvwitness.conform.mutants import Standing
 
 EXAMPLES = 150
 """Cases that are drawn unless told otherwise."""
@@ -43,8 +48,9 @@ class Trouble:
 class Sample:
     """One kind, and everything about it that several laws look at, made once."""
 
-    def __init__(self, source: Source, seed: int = 0, examples: int = EXAMPLES) -> None:
+    def __init__(self, source: Source, seed: int = 0, examples: int = EXAMPLES, out: str = "") -> None:
         self.source = source
+        self.out = out
         self.kind: Kind = source.kind
         self.seed = seed
         self.examples = examples
@@ -113,6 +119,20 @@ class Sample:
     def judgements(self) -> list[Judgement]:
         """The drawn cases, each planned by the mapping and the legacy sender, judged and compared."""
         return [self.trial(case, carry=False) for case in self.cases]
+
+    @cached_property
+    def standings(self) -> list[Standing]:
+        """Small mistakes in the drawn declarations, and who notices each."""
+        from kvwitness.conform.mutants import judge_mutants  # it is told of samples
+
+        return judge_mutants(self)
+
+    def keep(self, judgement: Judgement) -> tuple[str, ...]:
+        """Write the witness of a failing case where one is asked for; the line that replays it."""
+        if not self.out or judgement.failure is None:
+            return ()
+        path, _ = save_failure(judgement, self.trial, self.out)
+        return (f"replay it: kvwitness replay {path}",)
 
 
 # ---- models between grids of a given shape
