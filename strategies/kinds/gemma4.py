@@ -7,10 +7,11 @@ heads repeat on the full layers where they do not yet on the others.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from oracle.model.buffers import Model
 from oracle.model.case import Native
-from strategies.kinds.fitting import WINDOWED, draw_heads, draw_window, windowed_layers
+from strategies.kinds.fitting import WINDOWED, draw_heads, draw_window, even_heads, windowed_layers
 from strategies.kinds.pieces import key_value, layers, paged
 from strategies.kinds.protocol import Declaration, Kind, PublishedModel, Surroundings
 
@@ -33,15 +34,29 @@ def declare(count: int, local: Iterable[int], window: int, windowed: Heads, full
     return Declaration(Model(count, groups), NATIVE)
 
 
+@lru_cache(maxsize=1024)
+def in_proportion(heads: int, tensor: tuple[int, int]) -> tuple[int, ...]:
+    """Head counts of which ranks of the two sides hold as many as they do of ``heads``, or so many times more."""
+    here, there = (-(-heads // tp) for tp in tensor)
+    return tuple(each for each in even_heads(tensor) if -(-each // tensor[0]) * there == -(-each // tensor[1]) * here)
+
+
+def draw_full(number: int, heads: int, around: Surroundings) -> int:
+    """The heads of full layers that ``number`` in 0..63 selects: mostly such that they repeat where ``heads`` do."""
+    fitting = in_proportion(heads, around.tensor)
+    return fitting[number % len(fitting)] if number < 40 and fitting else draw_heads(number, around, 64)
+
+
 def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
-    heads, few, dims, width, which, place = numbers
+    many, few, dims, width, which, place = numbers
+    heads = draw_heads(many, around, 64)
     dim, full_dim = SHAPES[dims]
     return declare(
         around.layers,
         windowed_layers(around.layers, which),
         draw_window(place, around),
-        (draw_heads(heads, around, 64), dim),
-        (draw_heads(few, around, 64), full_dim),
+        (heads, dim),
+        (draw_full(few, heads, around), full_dim),
         (16, 8)[width],
     )
 
