@@ -38,6 +38,12 @@ def test_a_deployment_is_judged_and_its_bytes_are_counted(shell: Shell, tmp_path
     assert "pass: every byte is in its place" in said.out
 
 
+def test_the_name_of_a_long_subject_is_set_off_from_what_is_said_of_it(shell: Shell, tmp_path: Path) -> None:
+    said = shell(*LLAMA, "--subjects", "mapping,native:suffix", "--out", tmp_path)
+    assert said.status == 0, said.err
+    assert "\nmapping     1 rank pair, " in said.out and "\nnative:suffix 1 rank pair, " in said.out
+
+
 def test_json_has_the_shape_of_a_search(shell: Shell, tmp_path: Path) -> None:
     said = shell(*LLAMA, "--context", "tp=2,pp=2", "--generation", "tp=2", "--json", "--out", tmp_path)
     assert said.status == 0

@@ -47,7 +47,7 @@ def _tell_outcome(wanted: Deployment, outcome: Outcome, fault: str) -> None:
     for side in ("context", "generation"):
         write_text(to, f"{side:<12}{describe_instance(case.side(side))}", hang=12)
     for name, verdict in result.verdicts.items():
-        write_text(to, f"{name:<12}{_judged(verdict)}", hang=12)
+        write_text(to, f"{name + ' ':<12}{_judged(verdict)}", hang=12)
     for name in outcome.judgement.left_out:
         write_text(to, f"{'compared':<12}with {name}: no ({NO_LEGACY_RULE})", hang=12)
     for settled in outcome.judgement.settled:
