@@ -9,13 +9,14 @@ import pytest
 
 from differential.ledger import check_case
 from differential.managers.tables import gather_facts
-from differential.runner import Kind, run_case
+from differential.runner import Kind
 from differential.subjects.mapping import Mapping
 from differential.subjects.registry import find_subject
 from oracle.model.case import Case, Request
 from oracle.model.instance import Instance
 from oracle.model.topology import Topology
 from oracle.model.writes import Refusal, Writes
+from oracle.truth.judge import judge
 from strategies.deployments import deployment
 from strategies.kinds import find_kind, kda
 from strategies.kinds.protocol import Surroundings
@@ -71,28 +72,18 @@ def test_two_sections_that_change_places_are_seen_though_all_are_of_one_size() -
     case = Case(model, *sides, (Request(0, 1),))
     plan = Mapping().plan(case, gather_facts(case))
     assert isinstance(plan, Writes)
-    tables = gather_facts(case).context[0].table
-    pool = next(entry.pool for entry in tables.entries if entry.role == "conv_state")
-
-    def swapped(plan_of: Writes) -> Writes:
-        segments = []
-        for segment in plan_of.segments:
-            if segment.group == 0 and segment.source_pool == pool:
-                runs = segment.runs.copy()
-                runs[[0, 1], 0] = runs[[1, 0], 0]
-                segment = replace(segment, runs=runs)
-            segments.append(segment)
-        return replace(plan_of, segments=tuple(segments))
-
-    class Swaps(Mapping):
-        name = "swaps"
-
-        def plan(self, case: Case, facts: object) -> Writes | Refusal:
-            return swapped(plan)
-
-    verdict = run_case(case, [Swaps()]).verdicts["swaps"]
+    table = gather_facts(case).context[0].table
+    pool = next(entry.pool for entry in table.entries if entry.role == "conv_state")
+    segments = []
+    for segment in plan.segments:
+        if segment.group == 0 and segment.source_pool == pool:
+            runs = segment.runs.copy()
+            runs[[0, 1], 0] = runs[[1, 0], 0]
+            segment = replace(segment, runs=runs)
+        segments.append(segment)
+    verdict = judge(case, replace(plan, segments=tuple(segments)))
     assert {violation.kind for violation in verdict.violations} == {Kind.WRONG_ELEMENT}
-    assert run_case(case, [Mapping()]).verdicts["mapping"]
+    assert judge(case, plan)
 
 
 # ---- the older declaration (spec: kinds, KDA, history)
