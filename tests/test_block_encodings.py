@@ -97,7 +97,7 @@ def test_tails_are_told_by_the_manager_and_never_by_the_beam_width() -> None:
 
 def test_i12_tails_are_split_off_before_a_list_is_strided() -> None:
     # Context-parallel ranks have one beam; a list of blocks and tails, strided whole, would take tails for blocks.
-    own, tails = anchors.split_tails(BlockList((0, 1, 2, 3, 90), 4))
+    own, tails = anchors.RIGHT.split_tails(BlockList((0, 1, 2, 3, 90), 4))
     assert (own[1::2], tails) == ((1, 3), (90,))
     assert BlockList((0, 1, 2, 3, 90), 4).ids[0::2] == (0, 2, 90)
 
@@ -207,35 +207,3 @@ def test_i10_a_chunk_ends_where_it_ends_and_not_where_the_list_does() -> None:
         anchors.build_chunk(listed, Extent(8), 4, 8, same)
     with pytest.raises(Disagreement, match="6 blocks of the prompt are left, expected 8"):
         anchors.build_chunk(BlockList(tuple(range(6)), 6), Extent(8), 4, 8, same)
-
-
-def test_steps_can_be_exchanged_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is planted elsewhere: one wrong step gives the wrong pairs that were reported."""
-    source, destination = ending([100, 101], 2), ending([201], 2)
-    monkeypatch.setattr(suffix, "clamp", lambda span, stale: replace(span, start=max(span.start, stale)))
-    assert aligned(source, destination, 1) == [(100, 201)]  # I4
-    assert aligned(ending([10], 1225), ending([20, 21], 1225), 1224) == [(10, 21)]  # only its front was given up
-    monkeypatch.setattr(suffix, "shorten", lambda destination, source: destination)
-    assert aligned(ending([10], 1225), ending([20, 21], 1225), 1224) == [(10, 20)]  # I5
-    monkeypatch.undo()
-
-    def shorten_its_tail(destination: Span, source: Span) -> Span:
-        surplus = max(0, len(destination.slots) - len(source.slots))
-        kept = destination.slots[: len(destination.slots) - surplus]
-        return replace(destination, start=destination.start + surplus, slots=kept)
-
-    monkeypatch.setattr(suffix, "shorten", shorten_its_tail)
-    assert aligned(ending([10], 1225), ending([20, 21], 1225), 1224) == [(10, 20)]  # I5 again
-    monkeypatch.undo()
-    inflated = pages(HOLE, HOLE, 102, 103, 104, stale=(0, 2))
-    monkeypatch.setattr(suffix, "cut_to_prompt", lambda listed, extent: listed)
-    monkeypatch.setattr(suffix, "check_holes", lambda slots, held, extent: None)
-    assert suffix.build(inflated, Extent(4, 2), same).slots.tolist() == [103, 104]  # I1
-    assert suffix.build(BlockList((100, 101, 102, 103, 104), 5), Extent(4, 2), same).slots.tolist() == [103, 104]  # I2
-    monkeypatch.undo()
-    monkeypatch.setattr(suffix, "drop_detached", lambda own, removed, extent: own)
-    assert suffix.build(BlockList((7, 8, 9), 3, 2), Extent(3, 1), same).slots.tolist() == [8, 9]  # I6
-    monkeypatch.undo()
-    monkeypatch.setattr(anchors, "drop_detached", lambda own, removed, extent: own)
-    with pytest.raises(Disagreement):
-        anchors.build(BlockList((7, 8, 9), 3, 2), Extent(3, 1), same)

@@ -17,7 +17,7 @@ class Extent:
     front that a receiver has; 0 on the sending side. ``sinks``: whether the group has any. ``reported``:
     the blocks of the prompt and of the extra tokens that the manager reports, whatever it really holds.
     ``phase`` and ``stride``: the rank holds blocks phase, phase + stride, ...; ``parallel``: whether
-    either side is context parallel.
+    either side is context parallel; ``receives``: whether the side is the receiver.
     """
 
     blocks: int
@@ -29,6 +29,7 @@ class Extent:
     phase: int = 0
     stride: int = 1
     parallel: bool = False
+    receives: bool = False
 
     def local(self, ordinal: int) -> int:
         """How many of the rank's own blocks lie below ``ordinal``."""
@@ -44,7 +45,7 @@ def extent_of(case: Case, side: str, rank: int, request: int, group: int) -> Ext
     state = asked.state(side)
     stale = 0
     if what.window is not None:
-        stale = max(0, (tokens + 1 - what.window - instance.reserve_of(what.name)) // size)
+        stale = stale_blocks(tokens, what.window + instance.reserve_of(what.name), size)
     return Extent(
         -(-tokens // size),
         stale,
@@ -55,4 +56,10 @@ def extent_of(case: Case, side: str, rank: int, request: int, group: int) -> Ext
         instance.topology.rank(rank).cp,
         instance.topology.cp,
         case.context.topology.cp > 1 or case.generation.topology.cp > 1,
+        side == "generation",
     )
+
+
+def stale_blocks(tokens: int, window: int, size: int) -> int:
+    """Blocks that a window has left once ``tokens`` are in the cache: the next one sees itself and what is before."""
+    return max(0, (tokens + 1 - window) // size)

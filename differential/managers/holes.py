@@ -23,13 +23,13 @@ def check_holes(slots: np.ndarray, held: PageList, extent: Extent) -> None:
     """
     there = np.flatnonzero(slots != HOLE)
     short = extent.local(extent.blocks) - len(slots)
-    if not len(there) or (not short and len(there) == len(slots) - there[0]):
+    if not len(there) or (short <= 0 and len(there) == len(slots) - there[0]):
         return
     holes = np.flatnonzero(slots == HOLE)
     ordinals = extent.phase + extent.stride * holes[holes > there[0]]
     unexplained = ordinals[ordinals >= max(extent.stale, held.left_behind)]
     for begin, end in held.scratch:
         unexplained = unexplained[(unexplained < begin) | (unexplained >= end)]
-    if len(unexplained) or short:
+    if len(unexplained) or short > 0:
         which = int(unexplained[0]) if len(unexplained) else extent.phase + extent.stride * len(slots)
         raise Inexpressible(HOLE_IN_A_LIST, f"block {which} has no slot, though one in front of it has")

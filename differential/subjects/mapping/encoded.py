@@ -7,29 +7,34 @@ from collections.abc import Iterator
 import numpy as np
 
 from differential.managers import anchors, suffix
+from differential.managers.anchors import Anchors
 from differential.managers.extents import Extent, extent_of
 from differential.managers.facts import Chunk
 from differential.managers.holdings import Holdings, holdings_of
 from differential.managers.spans import Aligned, Inexpressible, Span
+from differential.managers.suffix import Suffix, Suffixes
 from differential.subjects.mapping.blocks import Shared, by_holders, stale_end
 from oracle.model.case import Case
 from oracle.model.encodings import CHUNKS_WITH_CONTEXT_PARALLELISM, Encoding
 
 WHOLE = Chunk(0, 0, True)
 """a group that does not go in chunks"""
+Lists = Anchors | Suffixes
+"""How lists are made and read."""
+LISTS: dict[Encoding, Lists] = {"anchors": anchors.RIGHT, "suffix": suffix.RIGHT}
 
 
 class EncodedBlocks:
     """The block lists of one request as both sides encode them; every message is made once."""
 
-    def __init__(self, case: Case, number: int, encoding: Encoding, chunks: tuple[Chunk, ...]) -> None:
+    def __init__(self, case: Case, number: int, lists: Lists, chunks: tuple[Chunk, ...]) -> None:
         self.case = case
         self.number = number
-        self.anchored = encoding == "anchors"
+        self.lists = lists
         self.chunks = chunks
         self.holdings: Holdings = holdings_of(case)
-        self._offers: dict[tuple[int, int, int], Span | suffix.Suffix] = {}
-        self._asks: dict[tuple[int, int], Span | suffix.Suffix] = {}
+        self._offers: dict[tuple[int, int, int], Span | Suffix] = {}
+        self._asks: dict[tuple[int, int], Span | Suffix] = {}
         self._extents: dict[tuple[str, int, int], Extent] = {}
 
     def share(self, rank: int, group: int, sources: tuple[int, ...], there: set[int]) -> Iterator[tuple[int, Shared]]:
@@ -60,12 +65,12 @@ class EncodedBlocks:
 
     def _align(self, source: int, rank: int, group: int, number: int, chunk: Chunk) -> Aligned:
         offer, ask = self._offer(source, group, number, chunk), self._ask(rank, group)
-        if self.anchored:
+        if isinstance(self.lists, Anchors):
             if chunk is not WHOLE:
-                ask = anchors.cut_to_chunk(ask, chunk.first, chunk.end)
-            return anchors.align(offer, ask)
+                ask = self.lists.cut_to_chunk(ask, chunk.first, chunk.end)
+            return self.lists.align(offer, ask)
         stale = self._extent("context", source, group).stale if chunk is WHOLE else 0
-        return suffix.align(offer, ask, stale, chunk.first)
+        return self.lists.align(offer, ask, stale, chunk.first)
 
     def _extent(self, side: str, rank: int, group: int) -> Extent:
         key = (side, rank, group)
@@ -74,30 +79,28 @@ class EncodedBlocks:
             found = self._extents[key] = extent_of(self.case, side, rank, self.number, group)
         return found
 
-    def _offer(self, source: int, group: int, number: int, chunk: Chunk) -> Span | suffix.Suffix:
+    def _offer(self, source: int, group: int, number: int, chunk: Chunk) -> Span | Suffix:
         key = (source, group, number)
         found = self._offers.get(key)
         if found is None:
             found = self._offers[key] = self._make_offer(source, group, chunk)
         return found
 
-    def _make_offer(self, source: int, group: int, chunk: Chunk) -> Span | suffix.Suffix:
+    def _make_offer(self, source: int, group: int, chunk: Chunk) -> Span | Suffix:
         extent, translate = self._extent("context", source, group), self._translate("context", source, group)
         if chunk is WHOLE:
             held = self.holdings.listed("context", source, self.number, group)
-            return (anchors if self.anchored else suffix).build(held, extent, translate)
+            return self.lists.build(held, extent, translate)
         held = self.holdings.listed_at(chunk, source, self.number, group)
-        if self.anchored:
-            return anchors.build_chunk(held, extent, chunk.first, chunk.end, translate)
-        return suffix.build_chunk(held, extent, chunk.first, chunk.end, translate)
+        return self.lists.build_chunk(held, extent, chunk.first, chunk.end, translate)
 
-    def _ask(self, rank: int, group: int) -> Span | suffix.Suffix:
+    def _ask(self, rank: int, group: int) -> Span | Suffix:
         found = self._asks.get((rank, group))
         if found is None:
             held = self.holdings.listed("generation", rank, self.number, group)
             translate = self._translate("generation", rank, group)
-            module = anchors if self.anchored else suffix
-            found = self._asks[rank, group] = module.build(held, self._extent("generation", rank, group), translate)
+            found = self.lists.build(held, self._extent("generation", rank, group), translate)
+            self._asks[rank, group] = found
         return found
 
     def _translate(self, side: str, rank: int, group: int) -> anchors.Translate:

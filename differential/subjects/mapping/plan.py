@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from differential.managers.facts import BlockTable, Chunk, Facts
 from differential.managers.spans import Inexpressible
 from differential.subjects.mapping.blocks import Shared, is_due, share_blocks, stale_end
-from differential.subjects.mapping.encoded import EncodedBlocks
+from differential.subjects.mapping.encoded import LISTS, EncodedBlocks, Lists
 from differential.subjects.mapping.pages import Pages
 from differential.subjects.mapping.refusals import BLOCK_LOST, Refused
 from differential.subjects.mapping.relation import PoolRuns, Relation, relate
 from differential.subjects.protocol import Election
+from oracle.model.buffers import LayerGroup
 from oracle.model.case import Case
 from oracle.model.encodings import ENCODINGS, Encoding
 from oracle.model.errors import InvalidCase
@@ -20,15 +23,24 @@ from oracle.model.writes import Pair, Refusal, Segment, Writes
 Tables = list[dict[tuple[int, int], BlockTable]]
 
 
+IsDue = Callable[[LayerGroup, int, int, np.ndarray], np.ndarray]
+
+
 class Mapping:
-    """The new layout mapping as a subject. ``encoding``: how the block lists of both sides reach it."""
+    """The new layout mapping as a subject. ``encoding``: how the block lists of both sides reach it.
+
+    ``lists`` and ``is_due`` are the steps that make and read those lists, and that ask which blocks
+    must not be lost; faults are planted by giving others.
+    """
 
     election: Election = "paired"
 
-    def __init__(self, encoding: Encoding = "tables") -> None:
+    def __init__(self, encoding: Encoding = "tables", *, lists: Lists | None = None, is_due: IsDue = is_due) -> None:
         if encoding not in ENCODINGS:
             raise InvalidCase("mapping encoding", encoding, f"expected one of {', '.join(ENCODINGS)}")
         self.encoding: Encoding = encoding
+        self.lists = lists or LISTS.get(encoding)
+        self.is_due = is_due
         self.name = "mapping" if encoding == "tables" else f"mapping:{encoding}"
 
     def plan(self, case: Case, facts: Facts) -> Writes | Refusal:
@@ -51,9 +63,9 @@ class Mapping:
         segments: list[Segment] = []
         refusals: list[Refusal] = []
         for number in range(len(case.requests)):
-            planner = _RequestPlan(case, number, relation, facts.chunks[number])
-            if self.encoding != "tables":
-                planner.encoded = EncodedBlocks(case, number, self.encoding, facts.chunks[number])
+            planner = _RequestPlan(case, number, relation, facts.chunks[number], self.is_due)
+            if self.lists is not None:
+                planner.encoded = EncodedBlocks(case, number, self.lists, facts.chunks[number])
             try:
                 planner.add_ranks(there, here)
                 segments += planner.in_sending_order()
@@ -68,8 +80,9 @@ class Mapping:
 class _RequestPlan:
     """Segments of one request, as they are found."""
 
-    def __init__(self, case: Case, number: int, relation: Relation, chunks: tuple[Chunk, ...]) -> None:
+    def __init__(self, case: Case, number: int, relation: Relation, chunks: tuple[Chunk, ...], is_due: IsDue) -> None:
         self.case = case
+        self.is_due = is_due
         self.number = number
         self.request = case.requests[number]
         self.relation = relation
@@ -164,7 +177,7 @@ class _RequestPlan:
         if declared.is_paged:
             tokens = self.request.tokens(declared.length)
             numbers = shared.numbers()
-            due = numbers[is_due(declared, tokens, self.case.context.tokens_per_block, numbers)]
+            due = numbers[self.is_due(declared, tokens, self.case.context.tokens_per_block, numbers)]
             if not len(due):
                 return
             what = f"block {due[0]}"
