@@ -21,12 +21,14 @@ _NUMBERS = st.binary(min_size=WIDTH, max_size=WIDTH)
 
 
 def cases(kinds: Iterable[Kind | str] | None = None, *, grid: Grid | None = None) -> st.SearchStrategy[Case]:
-    """Cases of ``kinds`` (all if not given), simplest first; ``grid`` fixes the shapes of both sides.
+    """Cases of ``kinds``, simplest first; ``grid`` fixes the shapes of both sides.
+
+    Kinds that are not given are all, or all that can be split as ``grid`` says.
 
     Every drawn case exists: nothing is filtered. It costs one draw. Equal arguments give one and the same strategy.
     """
     chosen = (
-        registry.kinds()
+        _possible(grid)
         if kinds is None
         else tuple(registry.find_kind(kind) if isinstance(kind, str) else kind for kind in kinds)
     )
@@ -47,6 +49,11 @@ def _cases(kinds: tuple[Kind, ...], grid: Grid | None) -> st.SearchStrategy[Case
     return _NUMBERS.map(partial(decode, kinds=kinds, grid=grid))
 
 
+def _possible(grid: Grid | None) -> tuple[Kind, ...]:
+    """All kinds that can be split as ``grid`` says."""
+    return registry.kinds() if grid is None else tuple(kind for kind in registry.kinds() if grid.suits(kind))
+
+
 def decode(numbers: Sequence[int], *, kinds: Sequence[Kind] | None = None, grid: Grid | None = None) -> Case:
     """The case that ``WIDTH`` numbers in 0..255 stand for; it needs no Hypothesis.
 
@@ -55,7 +62,7 @@ def decode(numbers: Sequence[int], *, kinds: Sequence[Kind] | None = None, grid:
     1
     """
     read = Numbers(numbers)
-    chosen = registry.kinds() if kinds is None else kinds
+    chosen = _possible(grid) if kinds is None else kinds
     kind = chosen[read(n.KIND) % len(chosen)]
     try:
         return _decode(read, kind, grid)

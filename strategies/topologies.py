@@ -67,6 +67,10 @@ class Grid:
         """Ranks of both sides together."""
         return self.context.size + self.generation.size
 
+    def suits(self, kind: Kind) -> bool:
+        """Whether ``kind`` can be split so on both sides."""
+        return not (_refused(kind, self.context) or _refused(kind, self.generation))
+
     def surroundings(self, layers: int, tokens_per_block: int = 0, prompt: int = 0) -> Surroundings:
         """What a model of ``layers`` layers has to fit on these shapes."""
         tensor, whole = _shares(self)
@@ -223,10 +227,18 @@ def _uneven_cuts(layers: int, stages: int) -> tuple[tuple[tuple[int, ...], ...],
 
 def check_allowed(kind: Kind, shape: Shape, side: str) -> None:
     """Raise ``InvalidCase`` where ``kind`` cannot be split as ``shape`` says."""
-    for name, wanted, allowed in (
-        ("pp", shape.pp > 1, kind.stages),
-        ("cp", shape.cp > 1, kind.helix),
-        ("attention_dp", shape.attention_dp, kind.attention_dp),
-    ):
-        if wanted and not allowed:
-            raise InvalidCase(f"{side}.{name}", getattr(shape, name), f"kind {kind.name} takes none")
+    for name in _refused(kind, shape)[:1]:
+        raise InvalidCase(f"{side}.{name}", getattr(shape, name), f"kind {kind.name} takes none")
+
+
+def _refused(kind: Kind, shape: Shape) -> list[str]:
+    """The sizes of ``shape`` that ``kind`` cannot have."""
+    return [
+        name
+        for name, wanted, allowed in (
+            ("pp", shape.pp > 1, kind.stages),
+            ("cp", shape.cp > 1, kind.helix),
+            ("attention_dp", shape.attention_dp, kind.attention_dp),
+        )
+        if wanted and not allowed
+    ]
