@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from differential.compare.sibling import is_large, small_sibling
-from oracle.model.case import SIDES, Case
+from oracle.model.case import SIDES, Case, SideState
 from oracle.model.sides import lay_out
 from strategies.deployments import deployment
 from strategies.kinds import models
@@ -71,6 +73,15 @@ def test_accidents_of_size_are_kept_and_none_are_added() -> None:
 def test_many_ranks_of_eight_kinds_of_buffers_have_a_sibling(sides: tuple[dict[str, int], ...], bits: int) -> None:
     case = deployment("qwen3.8-flash-next", *sides, prompt=4_096, element_bits=bits)
     assert small_sibling(case) is not None
+
+
+def test_a_side_that_went_beyond_the_prompt_still_does() -> None:
+    case = deployment("llama-3-70b", {}, {}, prompt=5_000, cached=40)
+    state = SideState(extra=3, drafts=2, reached=5_004)
+    small = small_sibling(replace(case, requests=(replace(case.requests[0], context=state),)))
+    assert small is not None
+    (request,) = small.requests
+    assert request.context == replace(state, reached=request.prompt + 4) and request.generation == SideState(40)
 
 
 def test_a_case_with_explicit_tables_has_no_sibling() -> None:

@@ -104,8 +104,14 @@ def _shorter(case: Case, request: Request, periods: int) -> Request:
     windows = [group.window + group.sinks for group in reached]  # type: ignore[operator]
     most = (periods + -(-max(windows, default=0) // period)) * period
     prompt = request.prompt if request.prompt <= most else most - period + (request.prompt - 1) % period + 1
-    states = {side: SideState(min(request.state(side).cached, prompt)) for side in SIDES}
+    states = {side: _reaching(request.state(side), request.prompt, prompt) for side in SIDES}
     return replace(request, prompt=prompt, cuts=tuple(cut for cut in request.cuts if cut < prompt), **states)
+
+
+def _reaching(state: SideState, before: int, prompt: int) -> SideState:
+    """``state`` of a request of ``before`` tokens for one of ``prompt``: what goes beyond it still does as far."""
+    reached = state.reached and max(0, state.reached - before + prompt)
+    return replace(state, cached=min(state.cached, prompt), reached=reached)
 
 
 def _narrower(case: Case) -> Iterator[Model]:
