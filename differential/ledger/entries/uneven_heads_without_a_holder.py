@@ -7,21 +7,21 @@ from datetime import date
 from differential.compare import FIRST, RefusalDifference
 from differential.ledger.entries.uneven_heads import explains
 from differential.ledger.entry import NATIVE, Entry, Refuses
-from differential.ledger.legacy.heads import arrival, heads_of, is_uneven
+from differential.ledger.legacy.heads import held_heads, is_uneven, owner_of
+from differential.ledger.legacy.sides import stage_of
 from oracle.model.case import Case
 
 
 def covers(case: Case, difference: RefusalDifference) -> bool:
     if difference.request is not None:
         return False
-    layers = [layer for layer in range(case.model.layers) if is_uneven(case, layer)]
     return any(
-        (found := arrival(case, request, rank.number, layer, head)) is not None and found.owner is None
-        for layer in layers
-        for request in range(len(case.requests))
+        owner_of(case, request, rank.number, layer, head) is None
+        for layer in range(case.model.layers)
+        if is_uneven(case, layer) and stage_of(case.context, layer) >= 0
+        for request in case.requests
         for rank in case.generation.topology.ranks()
-        if layer in case.generation.topology.stage_layers(rank.pp)
-        for head in range(heads_of(case, layer) or 0)
+        for head in held_heads(case, "generation", rank.number, layer)
     )
 
 

@@ -137,6 +137,31 @@ def counts_of_others(case: Case, destination: int | None, layer: int | None) -> 
 
 
 @lru_cache(maxsize=4096)
+def owner_of(case: Case, request: Request, destination: int, layer: int, head: int) -> int | None:
+    """The tensor rank elected among those that ``destination`` asks and that hold ``head``; None if none does."""
+    heads, there = heads_of(case, layer), tensor_size(case.context)
+    assert heads is not None
+    asked = asked_tensor_ranks(case, request, destination, stage_of(case.context, layer))
+    holders = []
+    for rank in asked:
+        begins = 0 if there == 1 else rank * heads // there
+        if begins <= head < begins + per_rank(heads, there):
+            holders.append(rank)
+    return holders[election_key(case, request) % len(holders)] if holders else None
+
+
+def held_heads(case: Case, side: str, rank: int, layer: int) -> range:
+    """The heads of the layer that a rank holds."""
+    heads, instance = heads_of(case, layer), case.side(side)
+    place = instance.topology.rank(rank)
+    if heads is None or layer not in instance.topology.stage_layers(place.pp):
+        return range(0)
+    ranks = tensor_size(instance)
+    first = 0 if ranks == 1 else place.tp * heads // ranks
+    return range(first, first + per_rank(heads, ranks))
+
+
+@lru_cache(maxsize=4096)
 def arrivals(case: Case, request: Request, destination: int, layer: int) -> Arrivals:
     """What arrives of the heads of ``layer`` on ``destination`` for ``request``."""
     heads = heads_of(case, layer)
@@ -175,8 +200,7 @@ def arrivals(case: Case, request: Request, destination: int, layer: int) -> Arri
     overflows = any(skip + count > source_heads or shift + count > own_heads for _, skip, shift in sent)
     found: dict[int, Arrival] = {}
     for place in range(own_heads):
-        holders = [rank for rank in asked if begins(rank) <= first + place < begins(rank) + source_heads]
-        owner = holders[key % len(holders)] if holders else None
+        owner = owner_of(case, request, destination, layer, first + place)
         met = [(rank, skip, shift) for rank, skip, shift in sent if place - count < shift < place + 1]
         written = tuple((rank, _head_at(begins(rank), source_heads, skip + place - shift)) for rank, skip, shift in met)
         inside = {end for _, _, shift in met for end in (shift, shift + count) if place < end < place + 1}
