@@ -39,7 +39,8 @@ def describe_comparison(settled: Settled) -> str:
         return f"{names}: identical"
     known = f"known differences: {', '.join(settled.accepted)}" if settled.accepted else ""
     unknown = "" if settled.open.identical else f"{count(len(settled.open.differences), 'unknown difference')}"
-    return f"{names}: {', '.join(filter(None, (unknown, known)))}"
+    unsaid = [each.words((settled.open.first, settled.open.second)) for each in settled.open.unsaid]
+    return f"{names}: {', '.join(filter(None, (unknown, known, *unsaid)))}"
 
 
 def told_of(settled: Settled) -> str:

@@ -33,27 +33,36 @@ class Spread:
         return f"{self.least}/{self.median}/{self.most}"
 
 
+COMPARED = ("identical", "accepted", "different", "cannot_say")
+"""The counts of ``Compared``."""
+
+
 @dataclass(slots=True)
 class Compared:
     """How often two subjects' plans were ``identical``, ``accepted`` (all that differs is known) or ``different``.
 
-    ``entries``: cases by ledger entry that accepted something there.
+    ``cannot_say``: identical but for what the encoding of one cannot say. ``entries``: cases by ledger entry
+    that accepted something there; ``codes``: cases by the code of something that an encoding could not say.
     """
 
     identical: int = 0
     accepted: int = 0
     different: int = 0
+    cannot_say: int = 0
     entries: Counter[str] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
 
     def add(self, settled: Settled) -> None:
-        verdict = settled.verdict
-        setattr(self, verdict, getattr(self, verdict) + 1)
+        name = settled.verdict.replace(" ", "_")
+        setattr(self, name, getattr(self, name) + 1)
         self.entries.update(settled.accepted.keys())
+        self.codes.update({each.code for each in settled.open.unsaid})
 
     def merge(self, other: Compared) -> None:
-        for name in ("identical", "accepted", "different"):
+        for name in COMPARED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.entries.update(other.entries)
+        self.codes.update(other.codes)
 
 
 @dataclass(slots=True)

@@ -9,13 +9,20 @@ from __future__ import annotations
 from differential.compare.alike import unlike_slots
 from differential.compare.plans import as_writes, compare_pairs, compare_refusals
 from differential.compare.records import UNKNOWN, ByteDifference, Comparison
+from differential.compare.unsaid import Encodings, set_apart
 from differential.managers.facts import Facts
 from oracle.model.case import Case
 from oracle.model.writes import Refusal, Segment, Writes
 
 
 def compare_outlines(
-    case: Case, facts: Facts, first: Writes | Refusal, second: Writes | Refusal, *, names: tuple[str, str]
+    case: Case,
+    facts: Facts,
+    first: Writes | Refusal,
+    second: Writes | Refusal,
+    *,
+    names: tuple[str, str],
+    encodings: Encodings = ("tables", "tables"),
 ) -> Comparison:
     """Compare two plans without naming bytes: differing ones are told by receiver and group, and not who is right.
 
@@ -42,7 +49,7 @@ def compare_outlines(
                 request=request,
             )
         )
-    return Comparison(*names, tuple(found), pairs, refusals)
+    return set_apart(case, Comparison(*names, tuple(found), pairs, refusals), encodings)
 
 
 def _place(segment: Segment) -> tuple[int, int, int]:

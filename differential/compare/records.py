@@ -98,14 +98,34 @@ Difference = ByteDifference | PairDifference | RefusalDifference
 
 
 @dataclass(frozen=True, slots=True)
+class Unsaid:
+    """What the encoding of one plan's block lists cannot say of a request, and that of the other can.
+
+    ``by``: whose encoding it is, first or second. ``code`` is one of ``oracle.model.encodings.CODES`` where
+    the request is refused for it, or ``BEAM_TAILS`` where it is served without them.
+    """
+
+    by: str
+    code: str
+    request: int
+
+    def words(self, names: Names = (FIRST, SECOND)) -> str:
+        return f"{names[self.by == SECOND]} cannot say request {self.request}: {self.code}"
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
-    """What two plans differ in; empty: they write the same bytes from the same ranks."""
+    """What two plans differ in; empty: they write the same bytes from the same ranks.
+
+    ``unsaid``: what only one of two encodings of block lists can say, which is no difference.
+    """
 
     first: str
     second: str
     bytes: tuple[ByteDifference, ...] = ()
     pairs: tuple[PairDifference, ...] = ()
     refusals: tuple[RefusalDifference, ...] = ()
+    unsaid: tuple[Unsaid, ...] = ()
 
     @property
     def differences(self) -> tuple[Difference, ...]:
@@ -144,6 +164,7 @@ class Comparison:
             ),
             tuple(PairDifference(p.request, p.source, p.destination, p.second, p.first) for p in self.pairs),
             tuple(RefusalDifference(turn[r.refused_by], r.code, r.reason, r.request) for r in self.refusals),
+            tuple(Unsaid(turn[u.by], u.code, u.request) for u in self.unsaid),
         )
 
 

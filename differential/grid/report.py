@@ -19,7 +19,7 @@ class GridRow:
     """What became of one manager's cells.
 
     ``served`` and ``refused`` (by code, or the manager's own reason) are counts by subject, ``compared``
-    counts by pair of subjects of ``identical``, ``accepted`` and ``different``; ``accepted`` counts cells
+    counts by pair of subjects of ``identical``, ``accepted``, ``different`` and ``cannot say``; ``accepted`` counts cells
     by ledger entry, pair by pair, ``not_run`` by reason, ``left_out`` by subject that was not asked, since the kind
     declares nothing for it. ``failures``: cells with a difference or a failed verdict
     that the ledger does not cover.
@@ -108,6 +108,7 @@ class GridReport:
                 found.append(
                     f"  {first} and {second}: {counts['identical']} identical, {counts['accepted']} accepted, "
                     f"{counts['different']} different"
+                    + (f", {counts['cannot say']} cannot be said" if counts["cannot say"] else "")
                 )
                 known = sorted(row.accepted[first, second].items())
                 found += [f"    accepted in {count} cells: {name}" for name, count in known]

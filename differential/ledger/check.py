@@ -15,7 +15,7 @@ from differential.ledger.settle import Settled, covers_verdict, settle
 from differential.ledger.shelf import is_legacy
 from differential.managers.tables import gather_facts
 from differential.runner import CaseResult, Outcome, Padding, Verdict, run_case
-from differential.subjects.protocol import Subject
+from differential.subjects.protocol import Subject, encoding_of
 from oracle.model.case import Case
 
 
@@ -116,19 +116,20 @@ def _through_mapping(settled: Settled, names: tuple[str, str], found: dict[tuple
     if not known or not all(each is not None and each.open.identical for each in both):
         return settled
     accepted = dict.fromkeys(sorted(known), settled.open.differences) | settled.accepted
-    return replace(settled, accepted=accepted, open=Comparison(*names))
+    return replace(settled, accepted=accepted, open=Comparison(*names, unsaid=settled.open.unsaid))
 
 
 def _settled(result: CaseResult, one: Subject, other: Subject) -> Settled:
     names = one.name, other.name
+    how = {"names": names, "encodings": (encoding_of(one), encoding_of(other))}
     case, plans = result.case, [result.plans[name] for name in names]
     if not is_large(case):
-        return settle(case, compare(case, *plans, names=names))
-    outline = compare_outlines(case, gather_facts(case), *plans, names=names)
+        return settle(case, compare(case, *plans, **how))
+    outline = compare_outlines(case, gather_facts(case), *plans, **how)
     small = small_sibling(case) if outline.bytes else None
     if small is not None:
         facts = gather_facts(small)
-        told = compare(small, one.plan(small, facts), other.plan(small, facts), names=names)
+        told = compare(small, one.plan(small, facts), other.plan(small, facts), **how)
         if covers_outline(told, outline):
             return replace(settle(small, told), told_of=small)
     return settle(case, outline)

@@ -16,8 +16,9 @@ from oracle.model.case import Case
 class Settled:
     """A comparison taken apart: ``accepted`` by entry name, and what is left ``open``.
 
-    Both have the order in which the comparison named the subjects. ``told_of``: the smaller case
-    whose bytes the differences name, where they are not those of the case that was compared.
+    Both have the order in which the comparison named the subjects. What an encoding cannot say is no
+    difference and stays in ``open.unsaid``. ``told_of``: the smaller case whose bytes the differences
+    name, where they are not those of the case that was compared.
     """
 
     accepted: dict[str, tuple[Difference, ...]]
@@ -26,8 +27,8 @@ class Settled:
 
     @property
     def identical(self) -> bool:
-        """Whether the two plans do not differ at all."""
-        return not self.accepted and self.open.identical
+        """Whether the two plans do not differ at all, and no encoding was short of words."""
+        return not self.accepted and self.open.identical and not self.open.unsaid
 
     def of(self, first: str, second: str) -> Settled:
         """The same between two other subjects that plan alike."""
@@ -40,10 +41,14 @@ class Settled:
 
     @property
     def verdict(self) -> str:
-        """``identical``, ``accepted`` (all that differs is known) or ``different``."""
+        """``identical``, ``cannot say`` (but for what one encoding cannot say), ``accepted`` (all that differs is
+        known) or ``different``.
+        """
         if not self.open.identical:
             return "different"
-        return "accepted" if self.accepted else "identical"
+        if self.accepted:
+            return "accepted"
+        return "cannot say" if self.open.unsaid else "identical"
 
 
 def settle(case: Case, comparison: Comparison, *, known: Iterable[Entry] | None = None) -> Settled:
@@ -74,6 +79,7 @@ def _of(comparison: Comparison, differences: list[Difference]) -> Comparison:
         tuple(each for each in differences if isinstance(each, ByteDifference)),
         tuple(each for each in differences if isinstance(each, PairDifference)),
         tuple(each for each in differences if isinstance(each, RefusalDifference)),
+        comparison.unsaid,
     )
 
 

@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from differential.compare import ByteDifference
+from differential.compare import SECOND, ByteDifference
 from differential.ledger import find_entry
 from kvwitness.cli.options import load_named, split_subjects
 from kvwitness.cli.output import console, fits, write_lines, write_text
@@ -34,7 +34,7 @@ MOST_SENTENCES = 30
 MOST_ROWS = 60
 """What is told of a large difference; --json tells all of it."""
 
-STYLES = {"identical": "bold green", "accepted": "bold green", "different": "bold red"}
+STYLES = {"identical": "bold green", "accepted": "bold green", "cannot say": "bold green", "different": "bold red"}
 
 
 @click.command("diff")
@@ -78,7 +78,7 @@ def _tell(to: Console, file: str, witness: Witness, found: Compared) -> None:
     for name in settled.accepted:
         entry = find_entry(name)
         write_text(to, f"{name}: {entry.summary} ({entry.component}; {entry.reference})", indent=2, hang=2)
-    if verdict == "identical":
+    if verdict in ("identical", "cannot say"):
         return
     if settled.told_of is not None:
         write_text(to, told_of(settled), indent=2, hang=2, style="yellow")
@@ -131,6 +131,7 @@ def _cell(number: int | None) -> str:
 def _plain(file: str, found: Compared) -> dict[str, object]:
     settled = found.settled
     names = settled.open.first, settled.open.second
+    unsaid = settled.open.unsaid
     return {
         "verdict": settled.verdict,
         "file": file,
@@ -148,5 +149,8 @@ def _plain(file: str, found: Compared) -> dict[str, object]:
         },
         "entries": {name: len(differences) for name, differences in settled.accepted.items()},
         "differences": [plain_difference(entry, difference, names) for entry, difference in rows_of(settled)],
+        "cannot_say": [
+            {"subject": names[each.by == SECOND], "request": each.request, "code": each.code} for each in unsaid
+        ],
         "told_of": case_id(settled.told_of) if settled.told_of is not None else None,
     }

@@ -19,7 +19,7 @@ from kvwitness.settings import Judged
 from kvwitness.tally import Compared
 from kvwitness.words import count, joined
 
-VERDICTS = ("identical", "accepted", "different")
+VERDICTS = ("identical", "accepted", "different", "cannot say")
 
 
 def run_the_grid(judged: Judged, grid: str, kinds: tuple[str, ...] | None, out: str, as_object: bool) -> int:
@@ -79,8 +79,10 @@ def _table(outcome: GridOutcome) -> Table:
     for name in ("cells", *(f"{subject}\n{what}" for subject in subjects for what in ("served", "refused"))):
         table.add_column(name, justify="right", no_wrap=True)
     pairs = list(dict.fromkeys(names for row in outcome.report.rows for names in row.compared))
+    unsaid = any(counts["cannot say"] for row in outcome.report.rows for counts in row.compared.values())
+    verdicts = VERDICTS if unsaid else VERDICTS[:3]
     for names in pairs:
-        for verdict in VERDICTS:
+        for verdict in verdicts:
             name = verdict if len(pairs) == 1 else "\n".join((*names, verdict))
             table.add_column(name, justify="right", no_wrap=True)
     for row in outcome.report.rows:
@@ -91,7 +93,7 @@ def _table(outcome: GridOutcome) -> Table:
             cells += [f"{row.served[subject]:,}", f"{row.refused.get(subject, Counter()).total():,}"]
         for names in pairs:
             counts = row.compared.get(names, Counter())
-            cells += [f"{counts[verdict]:,}" for verdict in VERDICTS]
+            cells += [f"{counts[verdict]:,}" for verdict in verdicts]
         table.add_row(row.manager, *cells)
     return table
 
@@ -148,6 +150,6 @@ def _plain_row(row: GridRow, outcome: GridOutcome) -> dict[str, object]:
 
 def _compared(row: GridRow) -> dict[tuple[str, str], Compared]:
     return {
-        names: Compared(*(counts[verdict] for verdict in VERDICTS), row.accepted[names])
+        names: Compared(*(counts[verdict] for verdict in VERDICTS), entries=row.accepted[names])
         for names, counts in row.compared.items()
     }

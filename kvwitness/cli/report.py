@@ -193,11 +193,13 @@ def tell_compared(
         write_text(
             to,
             f"{kind}, {names}: {found.identical:,} identical, {found.accepted:,} accepted,"
-            f" {found.different:,} different",
+            f" {found.different:,} different" + (f", {found.cannot_say:,} cannot be said" if found.codes else ""),
             hang=2,
         )
         for entry, cases in found.entries.most_common():
             write_text(to, f"{cases:,} {entry}", indent=4, hang=2)
+        for code, cases in found.codes.most_common():
+            write_text(to, f"{cases:,} cannot say {code}", indent=4, hang=2)
 
 
 def _compared_table(rows: list[ComparedRow]) -> Table:
@@ -206,25 +208,36 @@ def _compared_table(rows: list[ComparedRow]) -> Table:
         table.add_column(name, no_wrap=True)
     for name in ("identical", "accepted", "different"):
         table.add_column(name, justify="right", no_wrap=True)
+    unsaid = any(found.codes for _, _, found in rows if found is not None)
+    if unsaid:
+        table.add_column("cannot say", justify="right", no_wrap=True)
     for kind, names, found in rows:
         if found is None:
             table.add_row(kind, names, "", "", "")
             continue
         different = Text(f"{found.different:,}", style=STYLES["fail"] if found.different else "")
-        table.add_row(kind, names, f"{found.identical:,}", f"{found.accepted:,}", different)
+        counts = (f"{found.identical:,}", f"{found.accepted:,}", different)
+        table.add_row(kind, names, *counts, *([f"{found.cannot_say:,}"] if unsaid else []))
         for entry, cases in found.entries.most_common():
             table.add_row("", f"  {entry}", "", f"{cases:,}", "")
+        for code, cases in found.codes.most_common():
+            table.add_row("", f"  {code}", "", "", "", f"{cases:,}")
     return table
 
 
 def plain_compared(compared: dict[tuple[str, str], Compared]) -> dict[str, object]:
-    """By pair, as ``first/second``: cases that were identical, accepted or different, and cases by ledger entry."""
+    """By pair, as ``first/second``: cases that were identical, accepted, different or cannot be said by one of both.
+
+    Besides, cases by ledger entry, and by code of what cannot be said.
+    """
     return {
         "/".join(names): {
             "identical": found.identical,
             "accepted": found.accepted,
             "different": found.different,
+            "cannot_say": found.cannot_say,
             "entries": dict(sorted(found.entries.items())),
+            "codes": dict(sorted(found.codes.items())),
         }
         for names, found in compared.items()
     }

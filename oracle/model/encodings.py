@@ -21,6 +21,9 @@ CHUNKS_WITH_CONTEXT_PARALLELISM = "chunks_with_context_parallelism"
 TAIL_COUNTS_DIFFER = "tail_counts_differ"
 TAILS_NOT_TOLD_APART = "tails_not_told_apart"
 
+BEAM_TAILS = "beam_tails"
+"""What tables do not carry: no code of a refusal, for without them they serve."""
+
 CODES: dict[str, tuple[tuple[Encoding, ...], str]] = {
     SINKS_BEFORE_A_GAP: (("anchors", "suffix"), "sinks stay in front of blocks that left the window"),
     HOLE_IN_A_LIST: (("anchors", "suffix"), "a given list lacks a block in front of one that it has"),
