@@ -61,7 +61,7 @@ def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
     if bits == 4:
         dim *= 4
     index_dim, index_bits = _index(index, count, dim, bits, around)
-    draft_heads = draw_heads((more - 8) * 3, around, 32) if more >= 8 else 1
+    draft_heads = draw_heads((more - 8) * 4, around, 32) if more >= 8 else 1
     return declare(
         around.layers,
         count,
