@@ -74,21 +74,41 @@ class Standing:
 
 
 def judge_mutants(sample: Sample) -> list[Standing]:
-    """All small mistakes in the drawn declarations, and what became of each."""
+    """All small mistakes in the drawn declarations, and what became of each.
+
+    For those that nothing has told apart yet, more cases are drawn: a form of a kind may be rare.
+    """
     standings: dict[str, Standing] = {}
-    chosen = [each for each in sample.judgements if each.result.verdicts["mapping"].nbytes <= MOST_MEMORY]
-    for judgement in sorted(chosen, key=_is_refused):
-        case = judgement.case
-        facts: Facts | None = None
-        for mutant in mutants_of(case.model):
-            standing = standings.setdefault(mutant.name, Standing(mutant))
-            if not standing.alive or (standing.same >= ENOUGH and standing.reason and not standing.differ):
-                continue
-            facts = facts or gather_facts(case)
-            _try(sample, judgement, facts, standing, mutant)
+    for judgement in sorted(sample.judgements, key=_is_refused):
+        _try_all(sample, judgement, standings, more=False)
+    for case in sample.more_cases():
+        if not any(_is_open(standing) for standing in standings.values()):
+            break
+        if any(_is_open(standings[mutant.name]) for mutant in mutants_of(case.model) if mutant.name in standings):
+            _try_all(sample, sample.trial(case, carry=False), standings, more=True)
     for standing in standings.values():
         _settle(standing)
     return [standing for standing in standings.values() if standing.tried]
+
+
+def _is_open(standing: Standing) -> bool:
+    return standing.alive and (standing.differ > 0 or not standing.reason)
+
+
+def _try_all(sample: Sample, judgement: Judgement, standings: dict[str, Standing], *, more: bool) -> None:
+    """Hold every mutant of a case that is still alive against the case; ``more``: only those that are open."""
+    case = judgement.case
+    if judgement.result.verdicts["mapping"].nbytes > MOST_MEMORY:
+        return
+    facts: Facts | None = None
+    for mutant in mutants_of(case.model):
+        if more and mutant.name not in standings:
+            continue
+        standing = standings.setdefault(mutant.name, Standing(mutant))
+        if not standing.alive or (not _is_open(standing) and (more or standing.same >= ENOUGH)):
+            continue
+        facts = facts or gather_facts(case)
+        _try(sample, judgement, facts, standing, mutant)
 
 
 def _is_refused(judgement: Judgement) -> bool:

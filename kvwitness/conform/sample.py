@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = 150
 """Cases that are drawn unless told otherwise."""
+MORE = 6
+"""How many times as many are drawn at most where something rare is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,14 @@ class Sample:
     @property
     def cases(self) -> list[Case]:
         return [drawn.case for drawn in self.drawn]
+
+    def more_cases(self) -> Iterator[Case]:
+        """Further cases, for what the drawn ones do not show."""
+        random = self.random("more cases")
+        for _ in range(MORE * self.examples):
+            found = self.draw(random.randbytes(WIDTH))
+            if isinstance(found, Case):
+                yield found
 
     @cached_property
     def models(self) -> tuple[Declaration, ...]:
