@@ -19,6 +19,7 @@ from kvwitness.deployment import Deployment
 from kvwitness.errors import CannotRun
 from kvwitness.search import run_search
 from kvwitness.settings import SCOPES, Judged, Search
+from kvwitness.trial import subjects_for
 from strategies.kinds import find_kind, kinds
 
 EXAMPLES = 4000
@@ -44,7 +45,7 @@ OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "eleme
     metavar="NAMES",
     help="Who is judged, and compared with each other, by comma; package.module:plan too.",
 )
-@click.option("--fault", default="", metavar="NAME", help="Plant a bug in every subject: it must be found.")
+@click.option("--fault", default="", metavar="NAME", help="Plant a bug in the subjects that can have it: it must be found.")
 @click.option("--engine", default="host", show_default=True, help="What moves the bytes.")
 @click.option("--device", default="cpu", show_default=True, help="Where the engine works.")
 @click.option(
@@ -98,8 +99,9 @@ def command(
     a witness under --out, and printed with its argument and the one line that replays it. With --model,
     one deployment is judged instead.
     """
-    judged = Judged(split_subjects(subjects), engine, device, fault, padding)
     given = {name for name in here.params if here.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    who = split_subjects(subjects) if "subjects" in given else subjects_for(fault)
+    judged = Judged(who, engine, device, fault, padding)
     if model is not None:
         _refuse(given, (*OF_A_SEARCH, "grid"), "--model judges one deployment")
         wanted = Deployment(model, context, generation, prompt, tokens_per_block, layout, element_bits)
