@@ -62,12 +62,18 @@ def compare_bytes(truth: Truth, one: np.ndarray, two: np.ndarray) -> tuple[ByteD
     rows = np.concatenate(unlike)
     if not len(rows):
         return ()
-    addresses = np.unique(byte_offsets(rows[:, 0], rows[:, 2]))
+    addresses = _distinct(byte_offsets(rows[:, 0], rows[:, 2]))
     plans = [_onto(addresses, table) for table in (one, two)]
     chosen = _unlike(plans)
     if not len(chosen):
         return ()
     return _Gathered(truth, addresses, plans, chosen).differences()
+
+
+def _distinct(values: np.ndarray) -> np.ndarray:
+    """The different ``values``, ascending, found by sorting: ``np.unique`` hashes, and is slow over addresses."""
+    values = np.sort(values)
+    return values[np.concatenate(([True], values[1:] != values[:-1]))] if len(values) else values
 
 
 def _only_in(one: np.ndarray, two: np.ndarray) -> np.ndarray:
@@ -116,8 +122,8 @@ def _unlike(plans: list[_Onto]) -> np.ndarray:
     sources, number = np.unique(np.concatenate([plan.source for plan in plans]), return_inverse=True)
     pairs = np.concatenate([plan.at for plan in plans]) * len(sources) + number.ravel()
     split = len(plans[0].at)
-    different = np.setxor1d(pairs[:split], pairs[split:])
-    return np.unique(different // len(sources)) if len(sources) else different
+    different = np.setxor1d(_distinct(pairs[:split]), _distinct(pairs[split:]), assume_unique=True)
+    return _distinct(different // len(sources)) if len(sources) else different
 
 
 class _Gathered:
