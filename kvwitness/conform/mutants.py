@@ -39,13 +39,16 @@ MOST_MEMORY = 1 << 19
 """Bytes of a plan above which a case is left out: there are small ones enough."""
 
 BUILDING, JUDGE, PAGES, COMPARISON = "building", "judge", "pages", "comparison"
+NAMED = 3
+"""Equivalent mutants that are named for a reason."""
 EQUIVALENT, SURVIVES = "equivalent", "survives"
-FIRST = {
-    JUDGE: "the judge of plans",
+BY = {
+    JUDGE: "the judge",
     PAGES: "the page tables",
-    BUILDING: "building the declaration",
-    COMPARISON: "the comparison with the legacy sender",
+    BUILDING: "building",
+    COMPARISON: "the comparison",
 }
+"""Who catches mutants, in words."""
 
 
 @dataclass(slots=True)
@@ -218,7 +221,7 @@ def summary_of(standings: Iterable[Standing]) -> str:
     """``40 mutants: 30 caught by the judge of plans, ...; 4 equivalent``."""
     standings = list(standings)
     counted = Counter(standing.by for standing in standings)
-    caught = [f"{counted[by]} by {who}" for by, who in FIRST.items() if counted[by]]
+    caught = [f"{counted[by]} by {who}" for by, who in BY.items() if counted[by]]
     said = [f"caught {', '.join(caught)}"] if caught else []
     said += [f"{counted[by]} {what}" for by, what in ((EQUIVALENT, "equivalent"),) if counted[by]]
     if counted[SURVIVES]:
@@ -227,12 +230,16 @@ def summary_of(standings: Iterable[Standing]) -> str:
 
 
 def equivalents_of(standings: Iterable[Standing]) -> tuple[str, ...]:
-    """Which mistakes cannot matter, by the reason why."""
+    """Which mistakes cannot matter, by the reason why; of many, how many more."""
     by_reason: dict[str, list[str]] = {}
     for standing in standings:
         if standing.by == EQUIVALENT:
             by_reason.setdefault(standing.how, []).append(standing.mutant.name)
-    return tuple(f"equivalent, for {reason}: {'; '.join(names)}" for reason, names in by_reason.items())
+    return tuple(f"equivalent, for {reason}: {'; '.join(_some(names))}" for reason, names in by_reason.items())
+
+
+def _some(names: list[str]) -> list[str]:
+    return names if len(names) <= NAMED else [*names[: NAMED - 1], f"and {len(names) - NAMED + 1} more"]
 
 
 def check_mutants(sample: Sample) -> Result:

@@ -11,7 +11,7 @@ from kvwitness.conform.sample import Drawn, Sample
 from kvwitness.conform.shrink import smallest
 from kvwitness.reduce import reduce_case
 from kvwitness.search import argument_of
-from kvwitness.trial import Failure, Judgement, is_refused
+from kvwitness.trial import Failure, Judgement
 from kvwitness.words import count
 from oracle.model.case import Case
 from oracle.truth.verdict import Outcome
@@ -98,14 +98,8 @@ def check_compared(sample: Sample) -> Result:
     counted = Counter(each.verdict for each in settled)
     names = Counter(name for each in settled for name in each.accepted)
     known = (f"known: {', '.join(f'{name} {cases}' for name, cases in sorted(names.items()))}",) if names else ()
-    refused = sum(map(is_refused_by_all, sample.judgements))
     said = f"{counted['identical']:,} identical, {counted['accepted']:,} different in known ways"
-    return holds(f"{count(len(settled), 'case')}: {said}" + (f"; {refused} refused by both" if refused else ""), *known)
-
-
-def is_refused_by_all(judgement: Judgement) -> bool:
-    """Whether every subject refuses the case, so that there are no bytes to compare."""
-    return is_refused(judgement.result) and all(v.refusals for v in judgement.result.verdicts.values())
+    return holds(f"{count(len(settled), 'case')}: {said}", *known)
 
 
 PLANS = (
