@@ -79,7 +79,7 @@ def _tell(to: Console, heads: tuple[str, ...], rows: list[Row], *, detailed: boo
     for *cells, found in rows:
         name = ", ".join(str(cell) for cell in cells if cell)
         if found is None:
-            write_text(to, name.replace(", ", ", compared with ", 1), hang=2)
+            write_text(to, name.replace(", ", f", {heads[-1]} with ", 1), hang=2)
             continue
         assert isinstance(found, Compared)
         write_text(to, f"{name}: {_counts(found)}", hang=2)
