@@ -8,7 +8,7 @@ from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING
 
-from kvwitness.conform.sources import Source, line_of
+from kvwitness.conform.sources import Source, last_line, line_of
 from kvwitness.search import save_failure
 from kvwitness.settings import Judged
 from kvwitness.trial import Judgement, Trial
@@ -117,7 +117,8 @@ class Sample:
         where = line_of(error, self.source)
         if isinstance(error, InvalidCase):
             return f"{where}{of_kind(f'kind {self.kind.name}', error)}"
-        return f"{where}{type(error).__name__}: {error}"
+        place = "" if where else f" at {last_line(error)}"
+        return f"{where}{type(error).__name__}: {error}{place}"
 
     # ---- judged cases
 
