@@ -35,8 +35,8 @@ def applies(case: Case) -> bool:
 FAULT = Fault(
     name="cap-by-length",
     description="a list without holes is cut only if it is longer than the prompt",
-    kinds=frozenset({Kind.WRONG_ELEMENT, Kind.STALE_SOURCE, Kind.STRAY}),
-    minimum=Size(ranks=2, layers=1, blocks=2),
+    kinds=frozenset({Kind.WRONG_ELEMENT}),
+    minimum=Size(ranks=2, layers=1, blocks=1),
     plant=on_lists(CapByLength()),
     applies=applies,
     report="B10 · NVIDIA/TensorRT-LLM#17619",

@@ -25,7 +25,7 @@ def applies(case: Case) -> bool:
 FAULT = Fault(
     name="cap-full-only",
     description="a list is not cut at the prompt's end where a window has left blocks behind",
-    kinds=frozenset({Kind.WRONG_ELEMENT, Kind.STALE_SOURCE, Kind.STRAY}),
+    kinds=frozenset({Kind.WRONG_ELEMENT}),
     minimum=Size(ranks=2, layers=1, blocks=2),
     plant=on_lists(CapFullOnly()),
     applies=applies,

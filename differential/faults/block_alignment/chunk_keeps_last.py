@@ -32,7 +32,7 @@ class ChunkKeepsLast(Suffixes):
 FAULT = Fault(
     name="chunk-keeps-last",
     description="a slice sends the last blocks that are listed, as if the list ended with the chunk",
-    kinds=frozenset({Kind.WRONG_ELEMENT, Kind.STALE_SOURCE}),
+    kinds=frozenset({Kind.WRONG_ELEMENT}),
     minimum=Size(ranks=2, layers=1, blocks=2),
     plant=on_lists(ChunkKeepsLast()),
     applies=has_chunks,

@@ -40,8 +40,8 @@ def applies(case: Case) -> bool:
 FAULT = Fault(
     name="ends-paired",
     description="the last entries of both lists are paired, whatever the receiver's stands for",
-    kinds=frozenset({Kind.WRONG_ELEMENT, Kind.MISSING, Kind.STRAY}),
-    minimum=Size(ranks=2, layers=1, blocks=1),
+    kinds=frozenset({Kind.WRONG_ELEMENT}),
+    minimum=Size(ranks=2, layers=1, blocks=2),
     plant=on_lists(EndsPaired()),
     applies=applies,
     report="B01 · vllm-project/vllm#50558",

@@ -22,7 +22,7 @@ class FrontsPaired(Suffixes):
 FAULT = Fault(
     name="fronts-paired",
     description="entries of both lists are paired one by one from the front",
-    kinds=frozenset({Kind.WRONG_ELEMENT, Kind.MISSING}),
+    kinds=frozenset({Kind.WRONG_ELEMENT}),
     minimum=Size(ranks=2, layers=1, blocks=2),
     plant=on_lists(FrontsPaired()),
     report="B02 · vllm-project/vllm#48633",

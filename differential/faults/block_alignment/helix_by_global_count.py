@@ -39,8 +39,8 @@ def applies(case: Case) -> bool:
 FAULT = Fault(
     name="helix-by-global-count",
     description="the start of a context-parallel rank's list is counted back from the end of the whole prompt",
-    kinds=frozenset({Kind.WRONG_ELEMENT, Kind.MISSING, Kind.STRAY}),
-    minimum=Size(ranks=3, layers=1, blocks=4),
+    kinds=frozenset({Kind.WRONG_ELEMENT}),
+    minimum=Size(ranks=3, layers=1, blocks=3),
     plant=on_lists(HelixByGlobalCount()),
     applies=applies,
     base=SUFFIX,

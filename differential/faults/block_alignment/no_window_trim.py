@@ -40,7 +40,7 @@ def applies(case: Case) -> bool:
 FAULT = Fault(
     name="no-window-trim",
     description="the start of a list is raised to the window and its entries stay",
-    kinds=frozenset({Kind.WRONG_ELEMENT, Kind.STRAY}),
+    kinds=frozenset({Kind.WRONG_ELEMENT}),
     minimum=Size(ranks=2, layers=1, blocks=2),
     plant=on_lists(NoWindowTrim()),
     applies=applies,

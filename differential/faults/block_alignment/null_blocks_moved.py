@@ -34,7 +34,7 @@ def _filled(ranks: tuple[RankFacts, ...]) -> tuple[RankFacts, ...]:
 FAULT = Fault(
     name="null-blocks-moved",
     description="holes of a list are moved as if they were the block in slot 0",
-    kinds=frozenset({Kind.STRAY, Kind.STALE_SOURCE, Kind.WRONG_ELEMENT, Kind.DUPLICATE}),
+    kinds=frozenset({Kind.STRAY, Kind.STALE_SOURCE}),
     minimum=Size(ranks=2, layers=1, blocks=1),
     plant=on_facts(name_placeholders),
     applies=lambda case: has_window(case) or reuses(case),

@@ -25,7 +25,7 @@ def applies(case: Case) -> bool:
 FAULT = Fault(
     name="sender-not-cut",
     description="the sender's list is not cut at the prompt's end",
-    kinds=frozenset({Kind.WRONG_ELEMENT, Kind.STALE_SOURCE}),
+    kinds=frozenset({Kind.WRONG_ELEMENT}),
     minimum=Size(ranks=2, layers=1, blocks=1),
     plant=on_lists(SenderNotCut()),
     applies=applies,

@@ -33,7 +33,7 @@ def applies(case: Case) -> bool:
 FAULT = Fault(
     name="strip-by-extra",
     description="as many blocks are stripped from the end as the reported extra tokens would take",
-    kinds=frozenset({Kind.WRONG_ELEMENT, Kind.MISSING, Kind.STALE_SOURCE, Kind.STRAY}),
+    kinds=frozenset({Kind.WRONG_ELEMENT}),
     minimum=Size(ranks=2, layers=1, blocks=1),
     plant=on_lists(StripByExtra()),
     applies=applies,

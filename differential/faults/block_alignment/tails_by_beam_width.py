@@ -37,8 +37,8 @@ def applies(case: Case) -> bool:
 FAULT = Fault(
     name="tails-by-beam-width",
     description="every beam but the first is taken to have a tail at the end of a long list, and none in a short one",
-    kinds=frozenset({Kind.WRONG_ELEMENT, Kind.MISSING}),
-    minimum=Size(ranks=2, layers=1, blocks=2),
+    kinds=frozenset({Kind.WRONG_ELEMENT}),
+    minimum=Size(ranks=2, layers=1, blocks=1),
     plant=on_lists(TailsByBeamWidth()),
     applies=applies,
     report="B18 · NVIDIA/TensorRT-LLM#18657",

@@ -25,7 +25,7 @@ def applies(case: Case) -> bool:
 FAULT = Fault(
     name="whole-prompt-kept",
     description="a table lists what left the window until it is evicted",
-    kinds=frozenset({Kind.STRAY, Kind.STALE_SOURCE}),
+    kinds=frozenset({Kind.STRAY}),
     minimum=Size(ranks=2, layers=1, blocks=1),
     plant=on_tables(WholePromptKept()),
     applies=applies,
