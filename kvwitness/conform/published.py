@@ -64,12 +64,9 @@ def _trouble(sample: Sample, model: PublishedModel) -> tuple[str, int]:
                 tried += 1
                 try:
                     declaration = model.declare(bits)
-                    if declaration.model.layers != model.layers + declaration.extra:
-                        wanted = f"{model.layers} and {declaration.extra} appended"
-                        return (
-                            f"{setting}: {count(declaration.model.layers, 'layer')} where {wanted} are published",
-                            tried,
-                        )
+                    layers, extra = declaration.model.layers, declaration.extra
+                    if layers != model.layers + extra:
+                        return f"{setting}: it declares {layers} layers, and publishes {model.layers} + {extra}", tried
                     case = _case(kind, declaration, grid, block)
                 except Exception as error:
                     first = first or f"{setting}, {grid}: {sample.told(error)}"
