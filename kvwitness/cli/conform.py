@@ -83,7 +83,7 @@ def _tell(to: Console, found: Conformed, list_mutants: bool, *, brief: bool) -> 
     described = f": {kind.description}" if kind.description else ""
     write_text(to, f"{kind.name}{described}", hang=2, style="bold")
     for name, result in found.results.items():
-        if brief and result:
+        if brief and result.outcome is not Outcome.FAIL:
             continue
         _write_row(to, name, result)
         if not result:

@@ -128,7 +128,7 @@ Item = tuple[object, ...]
 
 def _normal(part: Part, layout: str, evens: Names) -> tuple[Item, ...]:
     """The stored axes: those that ranks share as they are, what lies between them as one run."""
-    axes = [axis for axis in order_axes(part.axes, layout) if axis.is_token or axis.size > 1]
+    axes = [axis for axis in order_axes(part.axes, layout) if axis.is_token or not _is_one(axis, evens)]
     # Where the two sides may order heads and tokens differently, every axis has its own place.
     crossing = {"H", "T"} <= {axis.name for axis in axes}
     items: list[Item] = [("bits", part.bits)]
@@ -147,6 +147,11 @@ def _normal(part: Part, layout: str, evens: Names) -> tuple[Item, ...]:
         items.append((axis.name, axis.tokens_per_row, shares, grid))
     items.append(("run", prod(run), tokens))
     return tuple(item for item in items if item != ("run", 1, 0))
+
+
+def _is_one(axis: Axis, evens: Names) -> bool:
+    """Whether an axis is a single index that every rank holds: it has no place of its own."""
+    return axis.size == 1 and _shares(axis, evens) == ((1, Split.ALL),)
 
 
 def _is_opaque(buffer: Buffer, evens: Names) -> bool:

@@ -168,7 +168,9 @@ def _try(sample: Sample, judgement: Judgement, facts: Facts, standing: Standing,
     standing.reasons.add(
         why_equal(sample.kind, mutant, case.model, model, has_native=any(each.native for each in sample.cases))
     )
-    if standing.same < COMPARED and (said := _compared(mistaken, plan)):
+    # Only where the true declaration leaves nothing open is a difference the mistake's.
+    settled = all(each.open.identical for each in judgement.settled)
+    if settled and standing.same < COMPARED and (said := _compared(mistaken, plan)):
         standing.by, standing.how = COMPARISON, said
     elif are_alike(facts, judgement.result.plans["mapping"], plan):
         standing.same += 1
