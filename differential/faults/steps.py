@@ -7,9 +7,12 @@ from collections.abc import Callable
 from differential.faults.fault import Plant
 from differential.managers import chunks, tables
 from differential.managers.anchors import Anchors
+from differential.managers.extents import Extent
 from differential.managers.facts import Facts
-from differential.managers.suffix import Suffixes
+from differential.managers.suffix import RIGHT, Suffix, Suffixes, Translate
 from differential.managers.tables import gather_facts
+from differential.managers.v1 import BlockList
+from differential.managers.v2 import PageList
 from differential.subjects.mapping import Mapping
 from differential.subjects.protocol import Subject
 from oracle.model.case import SIDES, Case
@@ -17,6 +20,15 @@ from oracle.model.writes import Refusal, Writes
 
 ANCHORS, SUFFIX, TABLES = "mapping:anchors", "mapping:suffix", "mapping"
 """the subjects that read block lists in one of the encodings"""
+
+
+class OfWholePrompts(Suffixes):
+    """Suffix lists whose wrong step is one for whole prompts; chunks are listed rightly."""
+
+    def build_chunk(
+        self, held: BlockList | PageList, extent: Extent, first: int, end: int, translate: Translate
+    ) -> Suffix:
+        return RIGHT.build_chunk(held, extent, first, end, translate)
 
 
 def on_lists(lists: Anchors | Suffixes) -> Plant:
@@ -55,6 +67,11 @@ def has_window(case: Case) -> bool:
 def has_helix(case: Case) -> bool:
     """Whether either side is context parallel."""
     return any(case.side(side).topology.cp > 1 for side in SIDES)
+
+
+def detaches(case: Case) -> bool:
+    """Whether a V1 side came beyond the prompt, so that it may have detached blocks."""
+    return has_window(case) and any(case.side(side).manager == "v1" and goes_on(case, side) for side in SIDES)
 
 
 def has_chunks(case: Case) -> bool:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from differential.faults.fault import Fault, Size
-from differential.faults.steps import SUFFIX, goes_on, has_manager, has_window, on_lists
+from differential.faults.steps import SUFFIX, OfWholePrompts, goes_on, has_manager, has_window, on_lists
 from differential.managers.extents import Extent
-from differential.managers.suffix import Suffixes
 from differential.managers.v2 import HOLE
 from differential.runner import Kind
 from oracle.model.case import SIDES, Case
 
 
-class CapByLength(Suffixes):
+class CapByLength(OfWholePrompts):
     """Cuts as many entries as a list without holes has too many."""
 
     def cut_to_prompt(self, listed, extent: Extent):  # type: ignore[no-untyped-def]

@@ -6,14 +6,13 @@ The block of the first generated token, or of drafts, then stands for the last b
 from __future__ import annotations
 
 from differential.faults.fault import Fault, Size
-from differential.faults.steps import SUFFIX, goes_on, has_window, on_lists
+from differential.faults.steps import SUFFIX, OfWholePrompts, goes_on, has_window, on_lists
 from differential.managers.extents import Extent
-from differential.managers.suffix import Suffixes
 from differential.runner import Kind
 from oracle.model.case import SIDES, Case
 
 
-class CapFullOnly(Suffixes):
+class CapFullOnly(OfWholePrompts):
     def cut_to_prompt(self, listed, extent: Extent):  # type: ignore[no-untyped-def]
         return listed if extent.stale else super().cut_to_prompt(listed, extent)
 

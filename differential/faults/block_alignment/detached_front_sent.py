@@ -7,21 +7,15 @@ The counter can be ahead of the formula; then the ids of detached blocks are sen
 from __future__ import annotations
 
 from differential.faults.fault import Fault, Size
-from differential.faults.steps import SUFFIX, has_window, on_lists
+from differential.faults.steps import SUFFIX, detaches, on_lists
 from differential.managers.extents import Extent
 from differential.managers.suffix import Suffixes
 from differential.runner import Kind
-from oracle.model.case import Case
 
 
 class DetachedFrontSent(Suffixes):
     def drop_detached(self, own: tuple[int, ...], removed: int, extent: Extent) -> tuple[int, ...]:
         return own
-
-
-def applies(case: Case) -> bool:
-    context = case.context
-    return has_window(case) and context.manager == "v1" and any(not r.context.is_plain for r in case.requests)
 
 
 FAULT = Fault(
@@ -30,7 +24,7 @@ FAULT = Fault(
     kinds=frozenset({Kind.STALE_SOURCE}),
     minimum=Size(ranks=2, layers=1, blocks=1),
     plant=on_lists(DetachedFrontSent()),
-    applies=applies,
+    applies=detaches,
     report="B67 · NVIDIA/TensorRT-LLM#18657",
     base=SUFFIX,
 )

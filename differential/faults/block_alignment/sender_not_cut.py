@@ -6,14 +6,13 @@ A draft model at the sender and a prompt that fills its blocks are enough: it li
 from __future__ import annotations
 
 from differential.faults.fault import Fault, Size
-from differential.faults.steps import SUFFIX, goes_on, on_lists
+from differential.faults.steps import SUFFIX, OfWholePrompts, goes_on, on_lists
 from differential.managers.extents import Extent
-from differential.managers.suffix import Suffixes
 from differential.runner import Kind
 from oracle.model.case import Case
 
 
-class SenderNotCut(Suffixes):
+class SenderNotCut(OfWholePrompts):
     def cut_to_prompt(self, listed, extent: Extent):  # type: ignore[no-untyped-def]
         return super().cut_to_prompt(listed, extent) if extent.receives else listed
 

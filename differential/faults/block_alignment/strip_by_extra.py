@@ -7,14 +7,13 @@ dropped in its place, or the last block of the prompt is stripped (spec: blocks,
 from __future__ import annotations
 
 from differential.faults.fault import Fault, Size
-from differential.faults.steps import SUFFIX, on_lists
+from differential.faults.steps import SUFFIX, OfWholePrompts, on_lists
 from differential.managers.extents import Extent
-from differential.managers.suffix import Suffixes
 from differential.runner import Kind
 from oracle.model.case import SIDES, Case
 
 
-class StripByExtra(Suffixes):
+class StripByExtra(OfWholePrompts):
     def cut_to_prompt(self, listed, extent: Extent):  # type: ignore[no-untyped-def]
         surplus = extent.local(extent.reported) - extent.local(extent.blocks)
         return listed[: max(0, len(listed) - surplus)]

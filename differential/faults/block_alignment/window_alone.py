@@ -6,20 +6,14 @@ The eviction counter is the authority; without it a slot is sent that is somebod
 from __future__ import annotations
 
 from differential.faults.fault import Fault, Size
-from differential.faults.steps import TABLES, has_window, on_tables
+from differential.faults.steps import TABLES, detaches, on_tables
 from differential.managers.tables import Tables
 from differential.runner import Kind
-from oracle.model.case import Case
 
 
 class WindowAlone(Tables):
     def first_listed(self, prompt: int, most: int, window: int, tokens_per_block: int) -> int:
         return super().first_listed(prompt, prompt, window, tokens_per_block)
-
-
-def applies(case: Case) -> bool:
-    context = case.context
-    return has_window(case) and context.manager == "v1" and any(not r.context.is_plain for r in case.requests)
 
 
 FAULT = Fault(
@@ -28,6 +22,6 @@ FAULT = Fault(
     kinds=frozenset({Kind.STALE_SOURCE}),
     minimum=Size(ranks=2, layers=1, blocks=1),
     plant=on_tables(WindowAlone()),
-    applies=applies,
+    applies=detaches,
     base=TABLES,
 )
