@@ -54,8 +54,10 @@ def command(
 
     Exit status: 0 every law holds, 1 one is broken, 2 a kind could not be found or loaded.
     """
-    if bool(names) == all_kinds:
-        raise CannotRun("nothing to do: expected names of kinds or files, or --all" if not names else "--all and names")
+    if names and all_kinds:
+        raise CannotRun("--all means every kind: expected names or --all, not both")
+    if not names and not all_kinds:
+        raise CannotRun("nothing to do: expected names of kinds or files, or --all")
     require_whole("--examples", examples, least=1)
     chosen = read_seed(seed)
     sources = [find_source(name) for name in names] or [find_source(kind.name) for kind in kinds()]
