@@ -1,12 +1,16 @@
-"""Buffers that several kinds declare: keys and values split by heads, latents, and rows that all ranks hold alike."""
+"""Buffers that several kinds declare: keys and values split by heads, latents, and rows that all ranks hold alike.
+
+What is asked for again is the same object: many drawn models have it, and so it is checked, hashed and measured once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from oracle.model.axes import Axis, Split
-from oracle.model.buffers import Buffer, GroupKind, LayerGroup, Part, Placement
+from oracle.model.buffers import Buffer, GroupKind, LayerGroup, Move, Part, Placement
 from oracle.model.layers import LayerSet
 
 TOKENS = Axis("T", tokens_per_row=1)
@@ -14,12 +18,24 @@ TOKENS = Axis("T", tokens_per_row=1)
 
 def layers(ids: Iterable[int]) -> LayerSet:
     """The set of the layers ``ids``."""
+    return _layers(tuple(ids))
+
+
+@lru_cache(maxsize=4096)
+def _layers(ids: tuple[int, ...]) -> LayerSet:
     return LayerSet.of(ids)
 
 
+@lru_cache(maxsize=16384)
 def by_heads(role: str, on: LayerSet, heads: int, dim: int, bits: int, split: Split = Split.HEADS) -> Buffer:
     """``heads`` heads of ``dim`` elements a token, split over the tensor ranks."""
     return Buffer(role, on, (Part((Axis("H", heads, split), TOKENS, Axis("D", dim)), bits),))
+
+
+@lru_cache(maxsize=4096)
+def moving(buffer: Buffer, *moves: Move) -> Buffer:
+    """``buffer`` with other moves."""
+    return replace(buffer, moves=moves)
 
 
 def in_region(name: str, buffers: Iterable[Buffer], pad: int = 0) -> tuple[Buffer, ...]:
@@ -40,6 +56,7 @@ def block_scales(on: LayerSet, heads: int, blocks: int, value_blocks: int = 0) -
     )
 
 
+@lru_cache(maxsize=4096)
 def rows(
     role: str, on: LayerSet, dim: int, bits: int, *, tokens_per_row: int = 1, ids: tuple[int, int] = (1, 0)
 ) -> Buffer:
@@ -48,6 +65,7 @@ def rows(
     return Buffer(role, on, (Part((tokens, Axis("D", dim)), bits),), ids=ids)
 
 
+@lru_cache(maxsize=4096)
 def footer(
     role: str,
     on: LayerSet,
@@ -64,6 +82,7 @@ def footer(
     return Buffer(role, on, parts, sub_rows=sub_rows, ids=ids)
 
 
+@lru_cache(maxsize=4096)
 def records(role: str, on: LayerSet, size: int, *, tokens_per_row: int = 1, ids: tuple[int, int] = (1, 0)) -> Buffer:
     """Opaque rows of ``size`` bytes, the same on every tensor rank."""
     tokens = TOKENS if tokens_per_row == 1 else Axis("T", tokens_per_row=tokens_per_row)
@@ -80,7 +99,14 @@ def paged(
     length: str = "prompt",
 ) -> LayerGroup:
     """A layer group of one slot a block."""
-    return LayerGroup(name, GroupKind.PAGED, tuple(buffers), window, sinks, domain, length)
+    return _paged(name, tuple(buffers), window, sinks, domain, length)
+
+
+@lru_cache(maxsize=16384)
+def _paged(
+    name: str, buffers: tuple[Buffer, ...], window: int | None, sinks: int, domain: str, length: str
+) -> LayerGroup:
+    return LayerGroup(name, GroupKind.PAGED, buffers, window, sinks, domain, length)
 
 
 def state(name: str, buffers: Iterable[Buffer]) -> LayerGroup:
