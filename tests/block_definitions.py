@@ -121,12 +121,15 @@ def asked(case: Case, request: int, group: int) -> Ordinals:
 
 
 def offered(case: Case, request: int, group: int, encoding: Encoding = "tables") -> Ordinals:
-    """The prompt blocks that a sender offers: what it keeps and holds; as one run, what follows the last hole."""
+    """The prompt blocks that a sender offers: what it keeps and holds; as a run, what follows its rank's last hole."""
     there = kept(case, "context", request, group) & present(case, "context", request, group)
     if encoding == "tables":
         return there
     holes = all_blocks(case, "context", request, group) - there
-    return frozenset(block for block in there if not holes or block > max(holes))
+    ranks = case.context.topology.cp
+    return frozenset(
+        block for block in there if not any(hole > block and hole % ranks == block % ranks for hole in holes)
+    )
 
 
 def lost(case: Case, request: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from oracle.model.buffers import LayerGroup, Model
-from oracle.model.case import Case, Content, Native, Request, SideState, Slots
+from oracle.model.case import Case, Content, Native, Request, SideState, SlotList, Slots
 from oracle.model.instance import Instance
 from oracle.model.topology import Topology
 from tests.small_cases import group
@@ -52,7 +52,7 @@ def state_of(numbers: bytes, helix: bool | None = None, beams: bool | None = Non
     for side, manager in enumerate(managers):
         reserves = [number(0, 0, 1, size, size + 1, 2 * size) for _ in range(3)]
         least = _least_reserve(requests, manager) if side else 0
-        scratch, ahead = number(None, None, 0, 1, size), number(0, 1, 2)
+        scratch, ahead = number(None, None, 0, 1, size), number(0, 1, 2, 4)
         instances.append(
             Instance(
                 Topology(1, (count,), parallel[side]),
@@ -129,3 +129,30 @@ def states(helix: bool | None = None, beams: bool | None = None, chunks: bool | 
 
 
 STATES = states()
+
+
+def _map_of(numbers: bytes) -> Case:
+    """A case whose lists of one group are given: any set of blocks on either side, in any slots."""
+    number = _Numbers(numbers)
+    size, blocks, short = number(2, 1, 3), number(*range(1, 10)), number(0, 1)
+    prompt = max(1, blocks * size - short)
+    blocks = -(-prompt // size)
+    parallel = number(*ALONE * 4, *PARALLEL)
+    rows = []
+    for side, ranks in zip(("context", "generation"), parallel, strict=True):
+        mul, add = number(2, 1, 3, 5), number(*range(29))
+        for rank in range(ranks):
+            how, cut = number("run", "any", "none"), number(*range(10))
+            there = [number(True, False) for _ in range(9)]
+            if how != "any":
+                there = [how == "run" and ordinal >= cut % (blocks + 1) for ordinal in range(9)]
+            slots = [(mul * ordinal + add) % 29 if there[ordinal] else -1 for ordinal in range(blocks)]
+            rows.append(SlotList(side, rank, "kv", 0, tuple(slots)))
+    instances = (Instance(Topology(1, (1,), ranks), size) for ranks in parallel)
+    slots = Slots(counts=(("kv", 29),))
+    model = Model(1, (group("key @ 0 : T D(1) ; 8"),))
+    return Case(model, *instances, (Request(0, prompt),), slots=slots, presented=tuple(rows))
+
+
+MAPS = st.binary(min_size=WIDTH, max_size=WIDTH).map(_map_of)
+"""Cases whose lists are given: any partial map from ordinals to slots."""

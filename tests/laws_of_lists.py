@@ -210,8 +210,13 @@ def stays_within_reserve(case: Case, request: int) -> bool:
 def law_A9(case: Case, how: How, other: Case) -> None:
     """What is due moves alike in ``other``: a state that differs in tokens beyond the prompt, neighbours or slots."""
     for request in range(min(len(case.requests), len(other.requests))):
-        if stays_within_reserve(case, request) and stays_within_reserve(other, request):
-            assert by_ordinal(case, how, request) == by_ordinal(other, how, request)
+        both = case, other
+        if not all(stays_within_reserve(each, request) for each in both):
+            continue
+        if any(by_definition.cannot_say(each, how.encoding, request) for each in both):
+            continue
+        moved = [by_ordinal(each, how, request) for each in both]
+        assert moved[0] is not None and moved[0] == moved[1]
 
 
 def law_A10(case: Case, how: How) -> None:

@@ -110,8 +110,8 @@ def law_B4(case: Case, how: How, by: int = 1) -> None:
     for met in meetings(lists):
         source, _, request, group, *told = met
         found = aligned(lists, met)
-        if found is None:
-            continue
+        if found is None or (case.requests[request].beams > 1 and how.encoding == "suffix"):
+            continue  # a suffix tells tails from blocks by its length alone, so the length of the prompt is part of it
         steps = by * lcm(*(case.side(side).topology.cp for side in SIDES))
         ours, theirs = (shifted(each, steps) for each in told)
         extent = lists.extent("context", source, request, group)
@@ -128,12 +128,11 @@ def law_B5(case: Case, how: How, chosen: Iterable[int]) -> None:
     if how.encoding == "anchors" and chosen:
         chosen = set(range(min(chosen), max(chosen) + 1))
     for met in meetings(lists) if how.encoding != "suffix" else ():
-        source, _, request, group, told, other = met
+        _, _, request, group, told, other = met
         found = aligned(lists, met)
         if found is None:
             continue
-        where = slot_of(case, "context", source, request, group)
-        kept = {where[ordinal] for ordinal in chosen if ordinal in where}
+        kept = {slot for ordinal, slot in lists.slots(told).items() if ordinal in chosen}
         less: Told
         if isinstance(told, BlockTable):
             slots = [slot if told.first + i * told.stride in chosen else HOLE for i, slot in enumerate(told.slots)]
