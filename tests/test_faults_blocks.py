@@ -106,6 +106,7 @@ def test_a_lost_due_block_is_told_with_the_note_that_the_sender_no_longer_has_it
 # ---- the least case
 
 LEAST: dict[str, Case] = {
+    "block-sizes-unchecked": case_of(KEY, prompts=1, size=1, generation_side={"tokens_per_block": 2}),
     "cap-by-length": state_case(1, 1, 2, context=SideState(drafts=2, reached=2)),
     "cap-full-only": state_case(2, 1, 2, context=SideState(drafts=1)),
     "chunk-keeps-last": state_case(2, 1, cuts=(1,), more=({"look_ahead": 1}, {})),
