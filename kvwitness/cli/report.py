@@ -21,6 +21,9 @@ from strategies.scope import describe
 TABLE_WIDTH = 108
 """Columns below which the table becomes lines."""
 
+STATED = {"all": "with cache states", "none": "without cache states"}
+"""What random cases have, by ``--states``."""
+
 
 def tell_report(to: Console, report: Report) -> None:
     """What failed first, then what was judged, then the verdict."""
@@ -84,7 +87,8 @@ def _tell_bounds(to: Console, report: Report) -> None:
     if report.random_cases:
         write_text(
             to,
-            f"random: {count(report.random_cases, 'case')} of seed {search.seed} in {count(report.shards, 'shard')},"
+            f"random: {count(report.random_cases, 'case')} of seed {search.seed} {STATED[search.states]}"
+            f" in {count(report.shards, 'shard')},"
             f" {_rates(report)}",
             hang=2,
         )
@@ -182,6 +186,7 @@ def as_json(report: Report) -> dict[str, object]:
     return {
         "verdict": report.verdict,
         "seed": report.search.seed,
+        "states": report.search.states,
         "cases": report.cases,
         "random_cases": report.random_cases,
         "rate": round(report.rate, 1),

@@ -18,15 +18,15 @@ from kvwitness.cli.status import COULD_NOT_RUN, PASS, VIOLATIONS
 from kvwitness.deployment import Deployment
 from kvwitness.errors import CannotRun
 from kvwitness.search import run_search
-from kvwitness.settings import SCOPES, Judged, Search
+from kvwitness.settings import SCOPES, STATES, Judged, Search
 from kvwitness.trial import subjects_for
 from strategies.kinds import find_kind, kinds
 
 EXAMPLES = 4000
 OUT = "witnesses"
 
-OF_A_SEARCH = ("kind_names", "examples", "seconds", "scope", "seed", "jobs")
-OF_NO_GRID = ("examples", "seconds", "scope", "seed", "jobs", "fault", "engine", "device")
+OF_A_SEARCH = ("kind_names", "examples", "seconds", "scope", "states", "seed", "jobs")
+OF_NO_GRID = ("examples", "seconds", "scope", "states", "seed", "jobs", "fault", "engine", "device")
 OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "element_bits", "layout")
 
 
@@ -37,7 +37,19 @@ OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "eleme
 @click.option(
     "--scope", type=click.Choice(SCOPES), default="small", show_default=True, help="What is enumerated in full."
 )
-@click.option("--seed", default="0", show_default=True, help="The cases depend on it alone; 'random' chooses one.")
+@click.option(
+    "--states",
+    type=click.Choice(STATES),
+    default="all",
+    show_default=True,
+    help="Cache states of random cases: managers, reserves, speculation, reuse, beams; or none but a receiver's reuse.",
+)
+@click.option(
+    "--seed",
+    default="0",
+    show_default=True,
+    help="The cases depend on it, on --kinds and --states; 'random' chooses one.",
+)
 @click.option(
     "--subjects",
     default=",".join(Judged().subjects),
@@ -77,6 +89,7 @@ def command(
     examples: int | None,
     seconds: float | None,
     scope: str,
+    states: str,
     seed: str,
     subjects: str,
     fault: str,
@@ -124,6 +137,7 @@ def command(
         seconds,
         read_seed(seed),
         cores() if jobs is None else jobs,
+        states=states,
     )
     report = run_search(judged, search, out, watcher())
     if as_object:
