@@ -9,7 +9,7 @@ does not speak of, or that the encoding rightly refuses.
 As the decisions restrict them: A3 and A9 hold while the tokens added stay within the reserve, B3 of tables
 and anchors (and of truth), B5 of any set of blocks for tables and of intervals for anchors; B7 lets tables
 leave tails out; E2 counts a rank's own blocks. A1 needs a case with presented lists, A9, B5 and C5 take
-something to compare with besides, B6 takes several encodings.
+something to compare with besides, B6 takes several encodings; F5 takes windows, G1 to G3 an info.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from tests.laws_of_pairs import (
     law_E2,
     law_E3,
 )
+from tests.laws_of_records import law_F5, law_G1, law_G2, law_G3
 from tests.laws_of_transfers import (
     law_C1,
     law_C2,
@@ -122,4 +123,8 @@ __all__ = [
     "law_E1",
     "law_E2",
     "law_E3",
+    "law_F5",
+    "law_G1",
+    "law_G2",
+    "law_G3",
 ]
