@@ -126,7 +126,7 @@ CONTEXT_RESERVE = Concept("context_reserve", 6, 5, 4, 3, 2)
 GENERATION_RESERVE = Concept("generation_reserve", 9, 7, 5, 4, 3)
 CONTEXT_SCRATCH = Concept("context_scratch", 5, 3, 7)
 GENERATION_SCRATCH = Concept("generation_scratch", 3, 2, 4)
-LOOK_AHEAD = Concept("look_ahead", 9, 6)
+LOOK_AHEAD = Concept("look_ahead", 22, 14)
 CONTEXT_MANAGER = Concept("context_manager", 34)
 GENERATION_MANAGER = Concept("generation_manager", 34)
 
