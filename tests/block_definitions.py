@@ -137,14 +137,23 @@ def lost(case: Case, request: int) -> bool:
     return any(due(case, request, g) - present(case, "context", request, g) for g in range(len(case.model.groups)))
 
 
-def leaves_the_front(case: Case, side: str, request: int, group: int) -> bool:
-    """Whether a window, with the side's reserve, no longer reaches block 0, sinks apart."""
+def leaves_a_block(case: Case, side: str, request: int, group: int) -> bool:
+    """Whether a window, with the side's reserve, has left a block behind.
+
+    At the prompt's end, sinks or not, for what is listed is trimmed to the window. With V2 at its history,
+    sinks apart: those stay.
+    """
     what, instance, asked_for = case.model.groups[group], case.side(side), case.requests[request]
     if what.window is None:
         return False
-    reached = asked_for.state(side).reached if instance.manager == "v2" else 0
-    oldest = max(asked_for.prompt, reached) - (what.window + instance.reserve_of(what.name)) + 1
-    return all(token < oldest for token in range(size_of(case, side)))
+    size, window = size_of(case, side), what.window + instance.reserve_of(what.name)
+
+    def is_left(block: int, tokens: int) -> bool:
+        return all(token <= tokens - window for token in range(block * size, block * size + size))
+
+    history = max(asked_for.prompt, asked_for.state(side).reached if instance.manager == "v2" else 0)
+    sinks = {token // size for token in range(min(what.sinks, history))}
+    return is_left(0, asked_for.prompt) or is_left(len(sinks), history)
 
 
 def is_parallel(case: Case) -> bool:
@@ -158,6 +167,22 @@ def has_prompt_tails(case: Case, side: str, request: int) -> int:
     return case.requests[request].state(side).tails if (room - 1) // size == last else 0
 
 
+def slice_of(case: Case, request: int) -> tuple[dict[int, int], int]:
+    """(block -> number of the slice that sends it where groups stream, number of slices), by definition.
+
+    A block goes with the first chunk that fills it, what no chunk fills with the last; a chunk that no
+    block goes with is no slice, unless it is the last.
+    """
+    asked, size = case.requests[request], size_of(case, "context")
+    ends = [*(cut for cut in asked.cuts if cut > asked.context.cached), asked.prompt]
+    blocks = {token // size for token in range(asked.prompt)}
+    chunk = {
+        block: next((n for n, end in enumerate(ends) if end >= block * size + size), len(ends) - 1) for block in blocks
+    }
+    sent = sorted({*chunk.values(), len(ends) - 1})
+    return {block: sent.index(number) for block, number in chunk.items()}, len(sent)
+
+
 def cannot_say(case: Case, encoding: Encoding, request: int) -> frozenset[str]:
     """The codes with which an encoding has to refuse a request; none where it can say what both sides have."""
     codes: set[str] = set()
@@ -165,7 +190,7 @@ def cannot_say(case: Case, encoding: Encoding, request: int) -> frozenset[str]:
     if encoding == "tables":
         return frozenset()
     for group in groups:
-        gap = any(leaves_the_front(case, side, request, group) for side in SIDES)
+        gap = any(leaves_a_block(case, side, request, group) for side in SIDES)
         if gap and case.model.groups[group].sinks:
             codes.add(SINKS_BEFORE_A_GAP)
         if gap and is_parallel(case) and encoding == "anchors":
@@ -184,6 +209,6 @@ def cannot_say(case: Case, encoding: Encoding, request: int) -> frozenset[str]:
             full = tails[side] == asked_for.beams - 1 and len(sides[side]) + tails[side] > blocks
             if tails[side] and sides[side] and not full:
                 codes.add(TAILS_NOT_TOLD_APART)
-    if asked_for.cuts and is_parallel(case) and any(cut > asked_for.context.cached for cut in asked_for.cuts):
+    if is_parallel(case) and slice_of(case, request)[1] > 1:
         codes.add(CHUNKS_WITH_CONTEXT_PARALLELISM)
     return frozenset(codes)

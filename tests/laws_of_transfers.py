@@ -24,22 +24,6 @@ def streams(case: Case, request: int, group: int) -> bool:
     return window is None or any(token > case.requests[request].prompt - window for token in range(size))
 
 
-def slice_of(case: Case, request: int) -> tuple[dict[int, int], int]:
-    """(block -> number of the slice that sends it where groups stream, number of slices), by definition.
-
-    A block goes with the first chunk that fills it, what no chunk fills with the last; a chunk that no
-    block goes with is no slice, unless it is the last.
-    """
-    asked, size = case.requests[request], by_definition.size_of(case, "context")
-    ends = [*(cut for cut in asked.cuts if cut > asked.context.cached), asked.prompt]
-    blocks = {token // size for token in range(asked.prompt)}
-    chunk = {
-        block: next((n for n, end in enumerate(ends) if end >= block * size + size), len(ends) - 1) for block in blocks
-    }
-    sent = sorted({*chunk.values(), len(ends) - 1})
-    return {block: sent.index(number) for block, number in chunk.items()}, len(sent)
-
-
 def scratch_spares_the_window(case: Case, request: int) -> bool:
     """Whether no step of the prefill writes to scratch what the window still reaches at the prompt's end."""
     return case.context.scratch is None or case.requests[request].context.drafts <= case.context.scratch
@@ -62,7 +46,7 @@ def law_C1(case: Case, how: How) -> None:
         chunks = [chunk for chunk, *_ in moves]
         assert chunks == sorted(chunks)
         if streams(case, request, group):
-            goes_with, _ = slice_of(case, request)
+            goes_with, _ = by_definition.slice_of(case, request)
             assert [(goes_with[d], d) for _, _, d in moves if isinstance(d, int)] == [
                 (chunk, d) for chunk, _, d in moves if isinstance(d, int)
             ]
@@ -89,7 +73,7 @@ def law_C3(case: Case, how: How) -> None:
     """One slice is the last, and is the final one; it goes out even if it carries nothing."""
     for request, slices in enumerate(how.facts(case).chunks):
         assert [each.last for each in slices] == [False] * (len(slices) - 1) + [True]
-        assert len(slices) == slice_of(case, request)[1]
+        assert len(slices) == by_definition.slice_of(case, request)[1]
 
 
 def law_C4(case: Case, how: How) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import kvwitness
 from oracle.model.case import Case
 from oracle.model.writes import Writes
+from tests import block_definitions as by_definition
 from tests.encoded_lists import RIGHT, TABLES, How
 from tests.encoding_laws import (
     law_C1,
@@ -21,7 +22,7 @@ from tests.encoding_laws import (
     law_D3,
 )
 from tests.encoding_states import STATES, states
-from tests.laws_of_transfers import slice_of, streams
+from tests.laws_of_transfers import streams
 from tests.memories import mover, pools_of
 
 each_encoding = pytest.mark.parametrize("how", RIGHT, ids=repr)
@@ -105,7 +106,7 @@ def test_slices_are_drawn_that_are_left_out_and_groups_that_wait() -> None:
     @given(case=CHUNKED)
     def look(case: Case) -> None:
         for request, asked in enumerate(case.requests):
-            _, sent = slice_of(case, request)
+            _, sent = by_definition.slice_of(case, request)
             found.add(("left out", sent < len(asked.cuts) + 1))
             found.update(("streams", streams(case, request, group)) for group in range(len(case.model.groups)))
             found.add(("reused", asked.context.cached >= case.context.tokens_per_block and sent > 1))
