@@ -236,6 +236,16 @@ def test_without_a_case_nothing_runs() -> None:
     assert check_mutants(sample_of(kind_of(decode), 3)).outcome is Outcome.NOT_RUN
 
 
+def test_where_some_cases_cannot_be_narrow_draws_are_no_news() -> None:
+    def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
+        if around.layers == 3:
+            raise ZeroDivisionError("three")
+        return declared(around, keys(around))
+
+    result = check_mutants(sample_of(kind_of(decode), 40))
+    assert result.outcome is Outcome.NOT_RUN and "ZeroDivisionError: three" in result.said
+
+
 def test_the_summary_counts_everyone() -> None:
     mutant = next(mutants_of(model_of(group("key @ 0 : T ; 8"))))
     every = [Standing(mutant, by) for by in (JUDGE, JUDGE, PAGES, BUILDING, COMPARISON, EQUIVALENT, SURVIVES)]
@@ -262,6 +272,7 @@ def one(*axes: Axis, bits: int = 8, **options: object) -> Buffer:
 
 H, D, P = Axis("H", 4, Split.HEADS), Axis("D", 2), Axis("P", 3)
 EVEN, FLOOR = Axis("H", 4, Split.EVEN), Axis("H", 4, Split.FLOOR)
+NEVER = (Move(MoveState.NEVER),)
 SINGLE = Axis("H", 1, Split.HEADS)
 
 
@@ -302,6 +313,8 @@ def sections(*sizes: tuple[int, Split]) -> Axis:
         (one(H, TOKENS, D, sub_rows=2), one(H, TOKENS, D), "sub-pages", ""),
         (one(TOKENS, D, ids=(3, 1)), one(TOKENS, D), "ids", reasons.ONE_NAME),
         (one(TOKENS, D), one(TOKENS, D, moves=(Move(MoveState.NEVER),)), "moves", ""),
+        (one(H, D, moves=NEVER), one(D, H, moves=NEVER), "axes", reasons.NOT_SENT),
+        (one(H, D, moves=NEVER), one(EVEN, D, moves=NEVER), "split", ""),
         (one(TOKENS, D), one(TOKENS, D, bits=16), "width", ""),
         (one(TOKENS, D, placement=Placement(own=True)), one(TOKENS, D), "placement", ""),
     ],

@@ -100,7 +100,7 @@ def _tell(to: Console, found: Conformed, list_mutants: bool, *, brief: bool) -> 
     for missing in () if brief else found.missing:
         write_text(to, f"missing: {missing.what}", indent=2, hang=2, style="yellow")
         write_lines(to, [f"    {line}" for line in missing.how])
-    write_text(to, _closing(found), style=STYLES[Outcome.PASS if found.passed else Outcome.FAIL])
+    write_text(to, _closing(found), hang=2, style=STYLES[Outcome.PASS if found.passed else Outcome.FAIL])
     to.print()
 
 

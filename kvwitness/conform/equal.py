@@ -27,6 +27,7 @@ ONE_PART = "it has a single part, whose rows follow each other whatever the sub-
 DRAFT = "a side may lack draft layers whatever their move"
 NO_LAYER = "earlier rules name every layer that this one could"
 NOTHING_MOVES = "nothing of this group moves, however long it is kept"
+NOT_SENT = "nothing of it is sent, so that only its size and its place count"
 NO_END = "no prompt is as long as this window"
 NO_READER = "the kind has no legacy rule, and nobody else reads ids"
 ONE_NAME = "ids only name layers to the legacy sender, and both sides have the same"
@@ -53,6 +54,8 @@ def why_equal(kind: Kind, mutant: Mutant, model: Model, changed: Model, *, has_n
         return ONE_PART
     if mutant.family not in ("axes", "sections", "split", "parts", "sub-pages"):
         return ""
+    if mutant.family != "split" and not any(each.move_on(layer).moves for each in (one, other) for layer in one.layers):
+        return NOT_SENT
     evens = _evens(one)
     if (len(one.parts), one.sub_rows, one.expansion) == (len(other.parts), other.sub_rows, other.expansion):
         pairs = list(zip(one.parts, other.parts, strict=True))

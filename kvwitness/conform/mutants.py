@@ -248,6 +248,8 @@ def check_mutants(sample: Sample) -> Result:
     """Make every small mistake, and see who notices it."""
     if not sample.cases:
         return not_run("no case could be drawn")
+    if sample.trouble:
+        return not_run(f"not every drawn case can be: {sample.trouble[0].said}")
     standings = sample.standings
     lost = [standing for standing in standings if standing.by == SURVIVES]
     if lost:
