@@ -39,8 +39,8 @@ def applies(case: Case) -> bool:
 FAULT = Fault(
     name="helix-by-global-count",
     description="the start of a context-parallel rank's list is counted back from the end of the whole prompt",
-    kinds=frozenset({Kind.WRONG_ELEMENT}),
-    minimum=Size(ranks=3, layers=1, blocks=3),
+    kinds=frozenset({Kind.WRONG_ELEMENT, Kind.FALSE_REFUSAL}),
+    minimum=Size(ranks=3, layers=1, blocks=1),
     plant=on_lists(HelixByGlobalCount()),
     applies=applies,
     base=SUFFIX,
