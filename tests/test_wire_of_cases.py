@@ -279,6 +279,31 @@ def test_a_cases_record_cut_off_anywhere_or_with_a_field_twice_is_no_info(how: H
     assert snapshot(CASE, how) == before
 
 
+def test_a_cases_record_without_anchors_or_with_part_of_a_slot_is_refused_by_its_rule() -> None:
+    """W1 and W4."""
+    lists = ToldLists(CASE, ANCHORS)
+    fields = unpack_map(encode(info_of(CASE, 0, 0, asked(lists, 0, 0))))
+    without = {name: value for name, value in fields.items() if name != "first_ordinals"}
+    short = fields | {ARRAYS: [raw[:-1] for raw in fields[ARRAYS]]}
+    for rule, wrong in (("W1", without), ("W4", short)):
+        with pytest.raises(WireTrouble) as caught:
+            receive(pack_map(list(wrong.items())), lists, 0, 0, 0)
+        assert caught.value.rule == rule
+
+
+def test_unequal_numbers_of_tails_are_refused_on_receipt_and_in_the_plan() -> None:
+    """W11."""
+    states = {"context": SideState(tails=2), "generation": SideState(tails=1)}
+    case = state_case(7, 4, managers=("v1", "v1"), beams=3, **states)  # type: ignore[arg-type]
+    lists = ToldLists(case, ANCHORS)
+    info = info_of(case, 0, 0, asked(lists, 0, 0))
+    check(info, expected_of(case, 0, 0))
+    with pytest.raises(WireTrouble, match="expected 2 beam tails behind 2 blocks, not 1") as caught:
+        check(info, expected_of(case, 0, 0, offered=asked(lists, 0, 0, "context")))
+    assert caught.value.rule == "W11"
+    assert list(refused(ANCHORS.plan(case)).values()) == ["tail_counts_differ"]
+
+
 def test_other_block_lengths_are_refused_on_either_side() -> None:
     """W14. A plan refuses them too."""
     with pytest.raises(WireTrouble) as caught:
