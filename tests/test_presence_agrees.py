@@ -44,7 +44,7 @@ def managed(holdings: Holdings, side: str, rank: int, request: int, group: int) 
     return {ordinal for ordinal, slot in zip(mine, held.slots.tolist(), strict=False) if slot != HOLE}
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(case=STATES)
 def test_truth_and_managers_hold_the_same_blocks(case: Case) -> None:
     holdings = Holdings(case)
@@ -58,7 +58,7 @@ def test_truth_and_managers_hold_the_same_blocks(case: Case) -> None:
                 assert set().union(*listed) == there and sum(map(len, listed)) == len(there)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(case=STATES)
 def test_tables_list_what_truth_says_may_move(case: Case) -> None:
     facts = gather_facts(case)
@@ -75,7 +75,7 @@ def test_tables_list_what_truth_says_may_move(case: Case) -> None:
                 assert set(own(case, side, number, frozenset(ordinals((classes == DUE) & held)))) <= listed
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(case=STATES)
 def test_truth_classes_blocks_as_they_are_defined(case: Case) -> None:
     for request in range(len(case.requests)):
@@ -91,7 +91,7 @@ def test_truth_classes_blocks_as_they_are_defined(case: Case) -> None:
 
 
 @each_encoding
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(case=STATES)
 def test_a_request_is_refused_just_where_a_block_is_lost_or_cannot_be_said(how: How, case: Case) -> None:
     codes = refused(how.plan(case))
@@ -106,7 +106,7 @@ def test_a_request_is_refused_just_where_a_block_is_lost_or_cannot_be_said(how: 
 
 
 @each_encoding
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(case=STATES)
 def test_truth_excuses_a_refusal_just_where_the_encoding_cannot_say_the_state(how: How, case: Case) -> None:
     for request in range(len(case.requests)):
