@@ -291,9 +291,14 @@ def _map_parts(model: Model, change: Callable[[Part], Part]) -> Model:
 
 
 def _smaller_blocks(case: Case) -> Iterator[Case]:
+    """Fewer tokens a block: as many on both sides, or where they are not, on one of them."""
     if _is_explicit(case):
         return
-    least = min(case.context.tokens_per_block, case.generation.tokens_per_block)
+    sizes = [case.side(side).tokens_per_block for side in SIDES]
+    for side, size in zip(SIDES, sizes, strict=True) if len(set(sizes)) > 1 else ():
+        for tokens in _halved(size, 1):
+            yield from _made(lambda s=side, t=tokens: replace(case, **{s: replace(case.side(s), tokens_per_block=t)}))
+    least = min(sizes)
     for tokens in _halved(least, 1):
         yield from _made(
             lambda t=tokens: replace(
