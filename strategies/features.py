@@ -102,7 +102,7 @@ CANNOT_MEET = frozenset(
         ("sinks", "V1 generation"),
     )
 )
-"""Pairs of features that no two instances can have together, or only to be refused, be it by the legacy sender alone."""
+"""Pairs of features that no two instances can have together, or only to be refused, by the legacy sender at least."""
 
 
 def features_of(case: Case) -> frozenset[str]:

@@ -189,10 +189,18 @@ def _of_beams(
     reached = 0
     if option := numbers(_REACHED[side]):
         reached = prompt + _beyond(option, -prompt % size, size, reserve, windows[0].window or 0 if windows else 0)
-        if any(reached - group.window - reserve >= size for group in windows):  # type: ignore[operator]
+        if _drops(windows, reached, size, reserve):
             reached = 0
-    tails = min(beams - 1, _TAILS[numbers(n.TAILS)][side]) if reached or prompt % size else 0
-    return _state(prefix, reached=reached, tails=tails)
+    tails = min(beams - 1, _TAILS[numbers(n.TAILS)][side])
+    if tails and not reached and prompt % size == 0:
+        # Beams share a prompt that fills its blocks: the first token behind it sets them apart.
+        reached = 0 if _drops(windows, prompt + 1, size, reserve) else prompt + 1
+    return _state(prefix, reached=reached, tails=tails if reached or prompt % size else 0)
+
+
+def _drops(windows: tuple[LayerGroup, ...], reached: int, size: int, reserve: int) -> bool:
+    """Whether V1 lets go of a block of a sequence that reached so many tokens."""
+    return any(reached - group.window - reserve >= size for group in windows)  # type: ignore[operator]
 
 
 def _beams(

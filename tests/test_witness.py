@@ -19,8 +19,8 @@ from oracle.model.codec import case_id
 from oracle.model.errors import MalformedFile
 from oracle.model.sides import lay_out
 from strategies.cases import cases, decode
-from strategies.features import features_of
 from strategies.deployments import deployment
+from strategies.features import features_of
 from strategies.numbers import simplest
 
 
