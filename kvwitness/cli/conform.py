@@ -14,7 +14,7 @@ from kvwitness.cli.options import read_seed
 from kvwitness.cli.output import console, write_lines, write_text
 from kvwitness.cli.status import PASS, VIOLATIONS
 from kvwitness.conform import EXAMPLES, LAWS, Conformed, Result, Sample, conform, find_source
-from kvwitness.conform.mutants import EQUIVALENT, SURVIVES
+from kvwitness.conform.mutants import EQUIVALENT, SELDOM, SURVIVES
 from kvwitness.errors import CannotRun
 from kvwitness.witness import check_writable
 from kvwitness.words import count, joined
@@ -95,7 +95,7 @@ def _tell(to: Console, found: Conformed, list_mutants: bool, *, brief: bool) -> 
                 write_text(to, line, indent=INDENT, hang=2, style="dim")
     if list_mutants:
         for standing in found.mutants:
-            caught = standing.by if standing.by in (EQUIVALENT, SURVIVES) else f"caught by {standing.by}"
+            caught = standing.by if standing.by in (EQUIVALENT, SELDOM, SURVIVES) else f"caught by {standing.by}"
             write_text(to, f"{standing.mutant.name}: {caught}: {standing.how}", indent=4, hang=2)
     for missing in () if brief else found.missing:
         write_text(to, f"missing: {missing.what}", indent=2, hang=2, style="yellow")

@@ -39,9 +39,11 @@ MOST_MEMORY = 1 << 19
 """Bytes of a plan above which a case is left out: there are small ones enough."""
 
 BUILDING, JUDGE, PAGES, COMPARISON = "building", "judge", "pages", "comparison"
+LEAST = 16
+"""Cases in which a mistake could have mattered, from which on it survives."""
 NAMED = 3
 """Equivalent mutants that are named for a reason."""
-EQUIVALENT, SURVIVES = "equivalent", "survives"
+EQUIVALENT, SELDOM, SURVIVES = "equivalent", "seldom", "survives"
 BY = {
     JUDGE: "the judge",
     PAGES: "the page tables",
@@ -49,19 +51,22 @@ BY = {
     COMPARISON: "the comparison",
 }
 """Who catches mutants, in words."""
+OTHERS = {EQUIVALENT: "equivalent", SELDOM: "too seldom to tell"}
 
 
 @dataclass(slots=True)
 class Standing:
     """What is known of a mutant. ``by``: who caught it, "" while it lives; ``how`` it shows, or why it cannot.
 
-    ``same``: cases in which it changes nothing; ``differ``: cases in which its plan is another and right.
+    ``same``: cases in which it changes nothing, ``open_``: those of them in which it might have; ``differ``: cases
+    in which its plan is another and right.
     """
 
     mutant: Mutant
     by: str = ""
     how: str = ""
     same: int = 0
+    open_: int = 0
     differ: int = 0
     tried: int = 0
     reasons: set[str] = field(default_factory=set)
@@ -125,11 +130,13 @@ def _settle(standing: Standing) -> None:
     if standing.reason and not standing.differ:
         standing.by, standing.how = EQUIVALENT, standing.reason
         return
-    standing.by = SURVIVES
+    cases = count(standing.open_, "case")
     if standing.differ:
-        standing.how = f"its plan is another in {count(standing.differ, 'case')}, and no law objects"
+        standing.by, standing.how = SURVIVES, f"its plan is another in {standing.differ} cases, and no law objects"
+    elif standing.open_ >= LEAST:
+        standing.by, standing.how = SURVIVES, f"nothing tells it apart in {cases}: the drawn cases are too narrow"
     else:
-        standing.how = f"nothing tells it apart in {count(standing.tried, 'case')}: the drawn cases are too narrow"
+        standing.by, standing.how = SELDOM, f"it could matter in {cases} of {standing.tried:,}, and shows in none"
 
 
 def _try(sample: Sample, judgement: Judgement, facts: Facts, standing: Standing, mutant: Mutant) -> None:
@@ -165,15 +172,16 @@ def _try(sample: Sample, judgement: Judgement, facts: Facts, standing: Standing,
     if plan is None:
         standing.by, standing.how = JUDGE, "it cannot be planned"
         return
-    standing.reasons.add(
-        why_equal(sample.kind, mutant, case.model, model, has_native=any(each.native for each in sample.cases))
-    )
+    has_native = any(each.native for each in sample.cases)
+    reason = why_equal(sample.kind, mutant, case.model, model, has_native=has_native)
+    standing.reasons.add(reason)
     # Only where the true declaration leaves nothing open is a difference the mistake's.
     settled = all(each.open.identical for each in judgement.settled)
     if settled and standing.same < COMPARED and (said := _compared(mistaken, plan)):
         standing.by, standing.how = COMPARISON, said
     elif are_alike(facts, judgement.result.plans["mapping"], plan):
         standing.same += 1
+        standing.open_ += not reason
     else:
         standing.differ += 1
 
@@ -225,7 +233,7 @@ def summary_of(standings: Iterable[Standing]) -> str:
     counted = Counter(standing.by for standing in standings)
     caught = [f"{counted[by]} by {who}" for by, who in BY.items() if counted[by]]
     said = [f"caught {', '.join(caught)}"] if caught else []
-    said += [f"{counted[by]} {what}" for by, what in ((EQUIVALENT, "equivalent"),) if counted[by]]
+    said += [f"{counted[by]} {what}" for by, what in OTHERS.items() if counted[by]]
     if counted[SURVIVES]:
         said.insert(0, f"{counted[SURVIVES]} SURVIVE{'S' * (counted[SURVIVES] == 1)}")
     return f"{count(len(standings), 'mutant')}: {'; '.join(said)}"
@@ -255,7 +263,8 @@ def check_mutants(sample: Sample) -> Result:
     if lost:
         lines = tuple(f"SURVIVES {standing.mutant.name}: {standing.how}" for standing in lost)
         return broken(summary_of(standings), *lines)
-    return holds(summary_of(standings), *equivalents_of(standings))
+    seldom = (f"{each.mutant.name}: {each.how}" for each in standings if each.by == SELDOM)
+    return holds(summary_of(standings), *equivalents_of(standings), *seldom)
 
 
 MUTANTS = Law("mutants", "A small mistake in the declaration is noticed, or means the same.", check_mutants)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = 150
 """Cases that are drawn unless told otherwise."""
-MORE = 6
+MORE = 12
 """How many times as many are drawn at most where something rare is looked for."""
 
 
