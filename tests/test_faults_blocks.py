@@ -117,9 +117,7 @@ LEAST: dict[str, Case] = {
     "ends-paired": state_case(2, 1, generation=SideState(drafts=1)),
     "first-chunk-only": state_case(2, 1, cuts=(1,)),
     "fronts-paired": state_case(2, 1, generation=SideState(cached=1)),
-    "helix-by-global-count": state_case(
-        1, 1, 1, context=SideState(reached=2), managers=OLD, cp=2, reserve=(0, 1)
-    ),
+    "helix-by-global-count": state_case(1, 1, 1, context=SideState(reached=2), managers=OLD, cp=2, reserve=(0, 1)),
     "helix-contiguous": state_case(3, 1, cp=2),
     "helix-reuse-by-global-count": state_case(2, 1, generation=SideState(cached=1), cp=2),
     "longer-list-refused": state_case(1, 1, 1, reserve=(0, 1)),
