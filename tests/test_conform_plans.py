@@ -128,8 +128,12 @@ def test_a_wrong_mapping_is_told_with_an_argument_and_a_witness(tmp_path: Path) 
 
 
 def test_a_wrong_legacy_sender_is_told() -> None:
-    result = check_native(with_fault(sample_of(find_kind("mla"), 20), 1, "drop-last-run"))
+    sample = with_fault(sample_of(find_kind("mla"), 20), 1, "drop-last-run")
+    result = check_native(sample)
     assert (result.outcome, result.said) == (Outcome.FAIL, "the legacy sender: missing")
+    compared = check_compared(sample)
+    assert compared.outcome is Outcome.FAIL
+    assert compared.said.endswith("differ in unknown ways, where a sender is wrong too")
 
 
 def test_a_legacy_sender_that_elects_otherwise_is_told_by_the_comparison() -> None:

@@ -106,12 +106,6 @@ class Sample:
             if isinstance(found, Case):
                 yield found
 
-    @cached_property
-    def models(self) -> tuple[Declaration, ...]:
-        """The small models of the kind that are declared in the drawn cases and in the scope, each once."""
-        found = [Declaration(case.model, case.native) for case in self.cases]
-        return tuple(dict.fromkeys(found))
-
     def told(self, error: BaseException) -> str:
         """``error`` in words: kind, role and rule of what cannot be; the line of the file where it comes from there."""
         where = line_of(error, self.source)
