@@ -6,6 +6,7 @@ one flat int64 array, rank after rank, pool after pool; ids below zero are reser
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm
@@ -41,6 +42,15 @@ class Keys:
     requests: int = 0
     tails: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The values of ``base``, ascending: key number i has the ids from ``starts[i]`` on."""
+        return tuple(self.base.values())
+
+    def key_at(self, offset: int) -> Key:
+        """The key of an id within a block."""
+        return tuple(self.base)[bisect_right(self.starts, offset) - 1]
+
     def code_of_tail(self, request: int, beam: int) -> int:
         return self.private + self.requests + self.tails.index((request, beam))
 
@@ -50,7 +60,7 @@ class Keys:
             return None
         block, offset = divmod(int(number), self.width)
         code, ordinal = divmod(block, self.ordinals)
-        key = max((key for key, base in self.base.items() if base <= offset), key=lambda key: self.base[key])
+        key = self.key_at(offset)
         group, layer, role = key
         buffers = case.model.groups[group].buffers
         buffer = next(b for b in buffers if b.role == role and (layer in b.layers or layer < 0))
