@@ -275,7 +275,7 @@ class Describer:
         self.carried = carried
         self.due = due
         self.elected = elected
-        self._held: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
+        self._held: dict[int, set[int]] = {}
 
     def written(self, kind: Kind, where: np.ndarray, violations: list[Violation]) -> None:
         numbers = self.carried.segment[where]
@@ -302,7 +302,9 @@ class Describer:
         columns = [located.rank, located.pool, located.slot, buffer, block]
         if numbers is not None:
             columns.append(numbers)
-        for index, nbytes in gather(columns)[:LIMIT]:
+        told = gather(columns)[:LIMIT]
+        self._find_holders({int(wanted[index]) for index, _ in told if wanted[index] >= 0})
+        for index, nbytes in told:
             violations.append(self._violation(kind, where, addresses, index, nbytes, numbers))
 
     def _violation(self, kind, where, addresses, index, nbytes, numbers) -> Violation:  # type: ignore[no-untyped-def]
@@ -318,14 +320,19 @@ class Describer:
         spot = Spot(place.rank, place.pool, place.slot, place.offset, due, found, owner, elected, segment, read)
         return describe(self.truth, kind, nbytes, spot, lambda heard: self._holders(due, heard))
 
+    def _find_holders(self, ids: set[int]) -> None:
+        """Note the ranks whose memory holds elements of these ids somewhere."""
+        new = ids - self._held.keys()
+        if not new:
+            return
+        for each in new:
+            self._held[each] = set()
+        source, flat = self.truth.source, self.truth.context
+        where = np.flatnonzero(np.isin(source, list(new)))
+        for each, rank in zip(source[where].tolist(), Located(flat, where).rank.tolist(), strict=True):
+            self._held[each].add(rank)
+
     def _holders(self, due: int, heard: tuple[int, ...]) -> tuple[int, ...]:
         """Paired ranks whose memory holds the due element somewhere."""
-        found = self._held.get((due, heard))
-        if found is None:
-            flat = self.truth.context
-            begin = next((flat.starts[rank][0] for rank in heard if flat.starts[rank]), 0)
-            end = next((row[0] for row in flat.starts[heard[-1] + 1 :] if row), flat.size) if heard else begin
-            where = np.flatnonzero(self.truth.source[begin:end] == due) + begin
-            ranks = {place_of(flat, address).rank for address in where.tolist()}
-            found = self._held[due, heard] = tuple([rank for rank in heard if rank in ranks])
-        return found
+        held = self._held[due]
+        return tuple([rank for rank in heard if rank in held])

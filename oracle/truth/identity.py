@@ -127,6 +127,7 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 Indices = tuple[tuple[str, int], ...]
 
 
+@lru_cache(maxsize=8192)
 def place_of_offset(
     buffer: Buffer, bits: tuple[int, ...], tokens_per_block: int, offset: int
 ) -> tuple[int, Indices, int]:
