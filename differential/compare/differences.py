@@ -13,6 +13,7 @@ from oracle.truth.blocks import DUE
 from oracle.truth.elements import Key, Truth
 from oracle.truth.findings import Located
 from oracle.truth.identity import global_axes
+from oracle.truth.intervals.known import unite
 from oracle.truth.runs import byte_offsets, exists, runs_of
 from oracle.truth.stacks import FlatSide
 
@@ -95,11 +96,8 @@ def _not_in_both(one: np.ndarray, two: np.ndarray) -> list[np.ndarray]:
 
 def _addresses(rows: np.ndarray) -> np.ndarray:
     """The addresses that any of the rows writes, ascending, each once."""
-    rows = rows[np.argsort(rows[:, 0])]
-    start, reach = rows[:, 0], np.maximum.accumulate(rows[:, 0] + rows[:, 2])
-    heads = np.flatnonzero(np.concatenate(([True], start[1:] > reach[:-1])))
-    ends = reach[np.concatenate((heads[1:], [len(rows)])) - 1]
-    return byte_offsets(start[heads], ends - start[heads])
+    starts, ends = unite(rows[:, 0], rows[:, 0] + rows[:, 2])
+    return byte_offsets(starts, ends - starts)
 
 
 class _Onto:
@@ -215,9 +213,10 @@ class _Gathered:
         nbytes = np.add.reduceat(sizes, starts).tolist()
         first, last = (way.reduceat(rows[-1], starts).tolist() for way in (np.minimum, np.maximum))
         heads = rows[-2].tolist()
+        told = rows[: len(columns), starts].T.tolist()
         found = []
         for number, (begin, end) in enumerate(pairwise((*starts.tolist(), len(heads)))):
-            rank, own, ordinal, one, two, right, request = rows[: len(columns), begin].tolist()
+            rank, own, ordinal, one, two, right, request = told[number]
             group, layer, role = by_base[own] if own >= 0 else names[-1 - own]
             found.append(
                 ByteDifference(

@@ -19,6 +19,7 @@ from oracle.truth.fill import fill_destination, fill_source
 from oracle.truth.identity import global_bytes, place_of_offset
 from oracle.truth.pairing import paired_sources
 from oracle.truth.reserved import FOREIGN, NEVER
+from oracle.truth.rows import Blocks
 from oracle.truth.stacks import FlatSide, Stack, flatten, unlike
 from oracle.truth.verdict import Element
 
@@ -151,12 +152,13 @@ class Frame:
 def frame_of(case: Case, *, with_tails: bool = False) -> Frame:
     """The frame of ``case``; ``unserved`` and ``lost`` are empty, still to be found."""
     sides = (case.context.topology, case.generation.topology)
+    keys = keys_of(case)
     return Frame(
         case,
         flatten(case, "context"),
         flatten(case, "generation"),
-        keys_of(case),
-        keys_of(case),
+        keys,
+        keys,
         tuple([paired_sources(*sides, request.context_dp, request.generation_dp) for request in case.requests]),
         [],
         {},
@@ -180,6 +182,7 @@ class Truth(Frame):
     elected: np.ndarray
     owner: np.ndarray
     kept: dict[tuple[int, int], list[Stack]]
+    blocks: dict[tuple[int, int, int], Blocks]
 
 
 def truth_of(case: Case, padding: str = "optional", *, with_tails: bool = False) -> Truth:
@@ -211,6 +214,7 @@ def enumerate_sides(case: Case, padding: str, with_tails: bool = False) -> Truth
         np.zeros(frame.generation.size, dtype=np.uint8),  # FORBIDDEN, and no memory touched for it
         np.full(frame.generation.size, -1, dtype=narrow),
         np.full(frame.generation.size, -1, dtype=narrow),
+        {},
         {},
     )
     fill_source(truth)
