@@ -181,7 +181,7 @@ class Truth(Frame):
     klass: np.ndarray
     elected: np.ndarray
     owner: np.ndarray
-    kept: dict[tuple[int, int], list[Stack]]
+    kept: dict[tuple[str, int, int], list[Stack]]
     blocks: dict[tuple[int, int, int], Blocks]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from math import lcm
 from typing import TYPE_CHECKING
 
@@ -151,7 +152,7 @@ def fill_source(truth: Truth) -> None:
                 parts = [(rows, slots, mask)]
                 if flat.side.spare:
                     parts += [(own, places, None) for own, places in tails_of(truth, "context", group, requests, ranks)]
-                for stack in _source_stacks(truth, group, table, members):
+                for stack in _stacks(truth, "context", group, table, members):
                     pool = table.pools[stack.pool]
                     ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
                     for own, places, chosen in parts:
@@ -170,13 +171,13 @@ def _blocks(truth: Truth, side: str, group: int, requests: list[int]) -> Blocks:
     return found
 
 
-def _source_stacks(truth: Truth, group: int, table: PageTable, ranks: tuple[Rank, ...]) -> list[Stack]:
-    """The stacks of the context side, kept: filling and electing both ask for them."""
-    key = (id(table), group)
+def _stacks(truth: Truth, side: str, group: int, table: PageTable, ranks: tuple[Rank, ...]) -> list[Stack]:
+    """The stacks of one side, kept: requests on other ranks, and who elects senders, ask for them again."""
+    key = (side, id(table), group)
     found = truth.kept.get(key)
     if found is None:
-        found = stacks(truth.case, "context", group, table, ranks, truth.context_keys.base)
-        truth.kept[key] = found
+        base = (truth.context_keys if side == "context" else truth.generation_keys).base
+        found = truth.kept[key] = stacks(truth.case, side, group, table, ranks, base)
     return found
 
 
@@ -196,7 +197,6 @@ def fill_destination(truth: Truth, padding: str) -> None:
                     sent_from[key] = Sources(truth, requests, group)
                 rows, classes = _blocks(truth, "generation", group, requests), wanted_of[key]
                 sources = sent_from[key]
-                paired = sources.paired(ranks)
                 what = case.model.groups[group]
                 slots = _slots_of(flat, ranks, group, requests)
                 mask = _per_request([owned(truth, "generation", ranks, group, count) for count in rows.counts])
@@ -208,13 +208,12 @@ def fill_destination(truth: Truth, padding: str) -> None:
                 if truth.with_tails and flat.side.spare:
                     found = tails_of(truth, "generation", group, requests, ranks)
                     parts += [(own, np.full(len(own.ordinals), OPTIONAL), places, None) for own, places in found]
-                for stack in stacks(case, "generation", group, table, members, truth.generation_keys.base):
-                    if not stack.all_move:
-                        stack = _moving(stack)
-                    if not len(stack.offsets) or not len(rows.ordinals):
-                        continue
-                    ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
-                    senders = sources.elect(ranks, paired, ids)
+                if not len(rows.ordinals):
+                    continue
+                filled = [_moving(stack) for stack in _stacks(truth, "generation", group, table, members)]
+                filled = [stack for stack in filled if len(stack.offsets)]
+                all_ids = [stack.ids if len(stack.ids) == 1 else stack.ids[here] for stack in filled]
+                for stack, ids, senders in zip(filled, all_ids, sources.elect(ranks, all_ids), strict=True):
                     for own, klass, places, chosen in parts:
                         target = Target(flat, stack, ranks, places, table.pools[stack.pool].slot_stride, chosen)
                         target.put(truth.due, ids[:, None, :], own.ids(stack)[None])
@@ -239,6 +238,9 @@ def _by_block(senders: list[np.ndarray], ordinals: np.ndarray) -> np.ndarray:
 
 
 def _moving(stack: Stack) -> Stack:
+    """What of the stack a transfer brings."""
+    if stack.all_move:
+        return stack
     keep = stack.moves
     return Stack(
         stack.ranks,
@@ -268,7 +270,7 @@ class Sources:
                 continue
             masks = np.zeros((len(here), truth.context_keys.width), dtype=bool)
             if truth.comparable:
-                for stack in _source_stacks(truth, group, table, members):
+                for stack in _stacks(truth, "context", group, table, members):
                     ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
                     masks[np.arange(len(here))[:, None], ids] = True
             found += [(members[position], masks[index]) for index, position in enumerate(here)]
@@ -278,19 +280,25 @@ class Sources:
         self.masks = np.array([mask for _, mask in found])
         """whether each rank holds each id of a block: ranks x width"""
 
-    def paired(self, ranks: list[Rank]) -> np.ndarray:
-        """Whether each of ``ranks`` of the generation side hears from each source: sources x ranks x 1."""
-        heard = self.truth.heard[self.requests[0]]
-        sources = [heard[rank.number] for rank in ranks]
-        return np.array([[[rank.number in own] for own in sources] for rank in self.ranks], dtype=bool)
+    def elect(self, ranks: list[Rank], parts: list[np.ndarray]) -> list[list[np.ndarray]]:
+        """Elected source ranks of the bytes of each of ``parts``, ids in a block (ranks or 1 x bytes).
 
-    def elect(self, ranks: list[Rank], paired: np.ndarray, ids: np.ndarray) -> list[np.ndarray]:
-        """Elected source rank of each byte (ranks x bytes), by ordinal residue of the source's context parallelism."""
+        For each part, by ordinal residue of the source's context parallelism: ranks x bytes.
+        """
+        if not parts:
+            return []
         case = self.truth.case
         cp = case.context.topology.cp if self.paged else 1
         key = case.requests[self.requests[0]].generation_dp
+        heard = [self.truth.heard[self.requests[0]][rank.number] for rank in ranks]
+        paired = np.array([[[rank.number in own] for own in heard] for rank in self.ranks], dtype=bool)
+        height = max([len(ids) for ids in parts])
+        ids = parts[0]
+        if len(parts) > 1:
+            ids = np.concatenate([own if len(own) == height else own.repeat(height, axis=0) for own in parts], axis=1)
+        ends = list(accumulate([own.shape[1] for own in parts], initial=0))
         held = self.masks[:, ids] & paired
-        found: list[np.ndarray] = []
+        found: list[list[np.ndarray]] = [[] for _ in parts]
         for residue in range(cp):
             able = held if cp == 1 else held & np.array([rank.cp == residue for rank in self.ranks])[:, None, None]
             running = able.cumsum(axis=0, dtype=np.int32)
@@ -299,16 +307,19 @@ class Sources:
             # The elected candidate is the first whose running number of holders reaches the pick.
             elected = self.numbers[(running == pick).argmax(axis=0)]
             none = count == 0
-            if none.any():
-                elected = np.where(none, elected.dtype.type(-1), elected)
-                self._note_unserved(residue, ranks, ids, none)
-            found.append(elected)
+            lacking = bool(none.any())
+            if lacking:
+                elected[none] = -1
+            for own, mine, (begin, end) in zip(found, parts, pairwise(ends), strict=True):
+                own.append(elected[:, begin:end])
+                if lacking:
+                    self._note_unserved(residue, ranks, mine, none[:, begin:end])
         return found
 
     def _note_unserved(self, residue: int, ranks: list[Rank], ids: np.ndarray, none: np.ndarray) -> None:
         """Remember the first index that no source holds, if an ordinal of this residue would show it."""
         truth, case = self.truth, self.truth.case
-        if case.model.groups[self.group].native_only:
+        if case.model.groups[self.group].native_only or not none.any():
             return
         cp, own = (side.topology.cp if self.paged else 1 for side in (case.context, case.generation))
         for position, rank in enumerate(ranks):
