@@ -30,6 +30,7 @@ from differential.subjects.registry import find_subject, known_subjects
 from kvwitness.provider import drawing_from_the_seed_alone
 from kvwitness.tally import Spread, Timing
 from kvwitness.witness import save
+from kvwitness.workers import spare_the_collector
 from oracle.model.case import Case, Slots
 from oracle.model.writes import Writes
 from oracle.truth import elements
@@ -79,7 +80,7 @@ class Measure:
 def measure_all(*, verify: bool = True) -> Iterator[Measure]:
     """All measures, each as soon as it is known. ``verify``: also time the default ``kvwitness verify``."""
     gc.collect()
-    gc.freeze()  # as the worker processes of verify do
+    spare_the_collector()  # as the worker processes of verify do
     yield from rates()
     yield from small_scopes()
     yield from planning_side_by_side()

@@ -98,11 +98,21 @@ class Worker:
 _worker: Worker | None = None
 
 
+def spare_the_collector() -> None:
+    """Have the garbage collector of this process look less often, and not at what is loaded by now.
+
+    Nearly all of a case dies by its reference count, and what caches keep is no garbage: looking through
+    both at the usual rate costs a fifth of the time.
+    """
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+
+
 def _start(judged: Judged, search: Search, limits: Limits) -> None:
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process tells its workers to stop
     _worker = Worker(judged, search, limits)
-    gc.freeze()  # what is loaded by now stays: looking through it again and again costs a tenth of the time
+    spare_the_collector()
 
 
 def _run(task: Task) -> Part:

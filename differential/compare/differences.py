@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from differential.compare.records import BOTH, FIRST, NEITHER, SECOND, ByteDifference
-from oracle.model.buffers import Buffer
+from oracle.model.case import Case
 from oracle.model.writes import Writes
 from oracle.truth.blocks import DUE
 from oracle.truth.elements import Key, Truth
 from oracle.truth.findings import Located
 from oracle.truth.identity import global_axes
-from oracle.truth.runs import byte_offsets
+from oracle.truth.intervals.known import unite
+from oracle.truth.runs import byte_offsets, exists, runs_of
+from oracle.truth.stacks import FlatSide
 
 RIGHT = (NEITHER, FIRST, SECOND, BOTH)
+NOWHERE = -1 << 62
+"""no source address of any plan"""
+
+Place = tuple[int | None, int | None, str | None]
+"""(group, layer, role) of a buffer, or None for all three"""
 
 
 def written_runs(truth: Truth, writes: Writes, without: frozenset[int]) -> np.ndarray:
@@ -23,22 +32,25 @@ def written_runs(truth: Truth, writes: Writes, without: frozenset[int]) -> np.nd
     lie beyond the memory.
     """
     segments = [each for each in writes.segments if each.request not in without] if without else writes.segments
-    table = np.empty((5, sum([segment.run_count for segment in segments])), dtype=np.int64)
-    end = 0
-    for segment in segments:
-        begin, end = end, end + segment.run_count
-        source = _start(truth.context.starts, truth.context.size, segment.source_rank, segment.source_pool)
-        target = _start(
-            truth.generation.starts, truth.generation.size, segment.destination_rank, segment.destination_pool
+    if not segments:
+        return np.empty((0, 5), dtype=np.int64)
+    owner, source, target, nbytes = runs_of(segments)
+    places = [
+        (
+            _start(truth.generation, each.destination_rank, each.destination_pool),
+            _start(truth.context, each.source_rank, each.source_pool),
+            0,
+            each.source_rank,
+            each.destination_rank,
         )
-        shape = len(segment.source_bases), len(segment.runs)
-        np.add.outer(segment.destination_bases + target, segment.runs[:, 1], out=table[0, begin:end].reshape(shape))
-        np.add.outer(segment.source_bases + source, segment.runs[:, 0], out=table[1, begin:end].reshape(shape))
-        table[2, begin:end].reshape(shape)[:] = segment.runs[:, 2]
-        table[3, begin:end] = segment.source_rank
-        table[4, begin:end] = segment.destination_rank
-    if (table[2] <= 0).any():
-        table = table[:, table[2] > 0]
+        for each in segments
+    ]
+    table = np.array(places, dtype=np.int64).T[:, owner]
+    table[0] += target
+    table[1] += source
+    table[2] = nbytes
+    if (nbytes <= 0).any():
+        table = table[:, nbytes > 0]
     if not table.shape[1]:
         return table.T
     table = table[:, np.lexsort((table[1], table[0]))]
@@ -50,21 +62,20 @@ def written_runs(truth: Truth, writes: Writes, without: frozenset[int]) -> np.nd
     return merged.T
 
 
-def _start(starts: list[list[int]], size: int, rank: int, pool: int) -> int:
-    if 0 <= rank < len(starts) and 0 <= pool < len(starts[rank]):
-        return starts[rank][pool]
-    return size + 1 + ((abs(rank) + 1) * 64 + abs(pool)) * (size + 1)
+def _start(flat: FlatSide, rank: int, pool: int) -> int:
+    if exists(flat, rank, pool):
+        return flat.starts[rank][pool]
+    return flat.size + 1 + ((abs(rank) + 1) * 64 + abs(pool)) * (flat.size + 1)
 
 
 def compare_bytes(truth: Truth, one: np.ndarray, two: np.ndarray) -> tuple[ByteDifference, ...]:
     """Differences between two tables of :func:`written_runs`; none where only their cutting differs."""
-    unlike = [_only_in(one, two), _only_in(two, one)]
-    rows = np.concatenate(unlike)
+    rows = np.concatenate(_not_in_both(one, two))
     if not len(rows):
         return ()
-    addresses = _distinct(byte_offsets(rows[:, 0], rows[:, 2]))
+    addresses = _addresses(rows)
     plans = [_onto(addresses, table) for table in (one, two)]
-    chosen = _unlike(plans)
+    chosen = _unlike(plans, len(addresses))
     if not len(chosen):
         return ()
     return _Gathered(truth, addresses, plans, chosen).differences()
@@ -76,15 +87,23 @@ def _distinct(values: np.ndarray) -> np.ndarray:
     return values[np.concatenate(([True], values[1:] != values[:-1]))] if len(values) else values
 
 
-def _only_in(one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """Rows of ``one`` that are not rows of ``two``."""
-    if not len(one) or not len(two):
-        return one
-    _, inverse = np.unique(np.concatenate((two, one)), axis=0, return_inverse=True)
-    inverse = inverse.ravel()
-    shared = np.zeros(int(inverse.max()) + 1, dtype=bool)
-    shared[inverse[: len(two)]] = True
-    return one[~shared[inverse[len(two) :]]]
+def _not_in_both(one: np.ndarray, two: np.ndarray) -> list[np.ndarray]:
+    """The rows of each table that are not rows of the other."""
+    # As byte strings rows are looked up faster than numpy sorts them.
+    texts = [
+        np.ascontiguousarray(table).view(f"V{table.shape[1] * table.itemsize}").ravel().tolist() for table in (one, two)
+    ]
+    known = [set(text) for text in texts]
+    return [
+        table[[text not in other for text in own]]
+        for table, own, other in zip((one, two), texts, reversed(known), strict=True)
+    ]
+
+
+def _addresses(rows: np.ndarray) -> np.ndarray:
+    """The addresses that any of the rows writes, ascending, each once."""
+    starts, ends = unite(rows[:, 0], rows[:, 0] + rows[:, 2])
+    return byte_offsets(starts, ends - starts)
 
 
 class _Onto:
@@ -112,13 +131,18 @@ def _onto(addresses: np.ndarray, table: np.ndarray) -> _Onto:
     target = byte_offsets(table[:, 0], lengths)
     at = np.searchsorted(addresses, target)
     kept = np.flatnonzero(addresses[np.minimum(at, len(addresses) - 1)] == target)
-    order = kept[np.argsort(at[kept], kind="stable")]
+    order = kept[np.argsort(at[kept], kind="stable")] if (at[1:] < at[:-1]).any() else kept
     columns = byte_offsets(table[:, 1], lengths), np.repeat(table[:, 3], lengths), np.repeat(table[:, 4], lengths)
     return _Onto(at[order], *(column[order] for column in columns))
 
 
-def _unlike(plans: list[_Onto]) -> np.ndarray:
-    """Indices of the addresses onto which the plans write different sets of source bytes."""
+def _unlike(plans: list[_Onto], count: int) -> np.ndarray:
+    """Indices of the ``count`` addresses onto which the plans write different sets of source bytes."""
+    if all((plan.at[1:] > plan.at[:-1]).all() for plan in plans):
+        came = np.full((2, count), NOWHERE, dtype=np.int64)
+        for own, plan in zip(came, plans, strict=True):
+            own[plan.at] = plan.source
+        return np.flatnonzero(came[0] != came[1])
     sources, number = np.unique(np.concatenate([plan.source for plan in plans]), return_inverse=True)
     pairs = np.concatenate([plan.at for plan in plans]) * len(sources) + number.ravel()
     split = len(plans[0].at)
@@ -131,33 +155,33 @@ class _Gathered:
 
     def __init__(self, truth: Truth, addresses: np.ndarray, plans: list[_Onto], chosen: np.ndarray) -> None:
         self.truth = truth
+        place = np.full(len(addresses), -1, dtype=np.int64)
+        place[chosen] = np.arange(len(chosen))
         addresses = addresses[chosen]
         known = addresses < truth.generation.size
         inside = np.where(known, addresses, 0)
         self.due = np.where(known, truth.due[inside], -1)
         self.request = np.where(known, truth.owner[inside], -1)
-        place = np.full(int(chosen.max()) + 1, -1, dtype=np.int64)
-        place[chosen] = np.arange(len(chosen))
         self.senders: list[list[tuple[int, ...]]] = []
         self.sender_codes: list[np.ndarray] = []
         right: list[np.ndarray] = []
         sent: list[np.ndarray] = []
         elected: list[np.ndarray] = []
         self.rank = np.full(len(chosen), -1, dtype=np.int64)
+        lacking = ~known | (truth.klass[inside] != DUE)
+        due = self.due >= 0
         for plan in plans:
-            # chosen addresses only; `at` counts them.
-            kept = np.flatnonzero(np.concatenate((place, [-1]))[np.minimum(plan.at, len(place))] >= 0)
-            at = place[plan.at[kept]]
+            at = place[plan.at]
+            kept = np.flatnonzero(at >= 0)
+            at = at[kept]
             count = np.bincount(at, minlength=len(chosen))
             source = np.full(len(chosen), -1, dtype=np.int64)
             sender = np.full(len(chosen), -1, dtype=np.int64)
             source[at], sender[at] = plan.source[kept], plan.rank[kept]
             self.rank[at] = plan.destination[kept]
-            known_source = (source >= 0) & (source < truth.context.size)
-            element = np.where(known_source, truth.source[np.where(known_source, source, 0)], -1)
-            lacking = np.where(known, truth.klass[inside] != DUE, True)
-            fits = np.where(count == 0, lacking, (count == 1) & (element == self.due) & known_source)
-            right.append(np.where(self.due < 0, count == 0, fits))
+            exists = (source >= 0) & (source < truth.context.size)
+            fits = exists & (count == 1) & (truth.source[np.where(exists, source, 0)] == self.due)
+            right.append(np.where(count == 0, lacking | ~due, fits & due))
             sent.append(count > 0)
             elected.append(known & (sender == truth.elected[inside]))
             codes, tuples = _sender_codes(at, plan.rank[kept], count, sender)
@@ -166,98 +190,128 @@ class _Gathered:
         tie = right[0] & right[1] & sent[0] & sent[1]
         right = [np.where(tie, by_election, own) for own, by_election in zip(right, elected, strict=True)]
         self.right = right[0] + 2 * right[1]
-        self.located = Located(truth.generation, addresses[known])
-        self.where = np.full(len(chosen), -1, dtype=np.int64)
-        self.where[known] = np.arange(int(known.sum()))
-        self.rank[known] = self.located.rank
+        self.located = Located(truth.generation, inside)
+        self.known = known
+        self.rank[known] = self.located.rank[known]
 
     def differences(self) -> tuple[ByteDifference, ...]:
         keys = self.truth.generation_keys
-        by_base = sorted(keys.base, key=keys.base.__getitem__)
-        bases = np.array([keys.base[key] for key in by_base], dtype=np.int64)
-        in_block = self.due % keys.width
-        buffer = np.where(self.due >= 0, np.searchsorted(bases, in_block, side="right") - 1, -1)
+        by_base = tuple(keys.base)
+        block, in_block = np.divmod(self.due, keys.width)
+        buffer = np.searchsorted(keys.starts, in_block, side="right") - 1
         # Rows past the prompt are of another content, but of the same block.
-        block = np.where(self.due >= 0, self.due // keys.width % keys.ordinals, -1)
+        block %= keys.ordinals
+        names: list[Place] = []
         stray = np.flatnonzero(self.due < 0)
-        places = self._places(stray)
-        names = list(dict.fromkeys(places))
-        for index, place in zip(stray.tolist(), places, strict=True):
-            buffer[index] = -1 - names.index(place)
-        order, starts = _groups(
-            [self.rank, buffer, block, self.sender_codes[0], self.sender_codes[1], self.right, self.request]
-        )
-        heads, tokens = self._indices(by_base, bases, buffer, block, in_block)
-        ends = [*starts[1:].tolist(), len(order)]
+        if len(stray):
+            block[stray] = -1
+            buffer[stray] = self._places(stray, names)
+        head, token = self._indices(buffer, block, in_block)
+        columns = [self.rank, buffer, block, *self.sender_codes, self.right, self.request]
+        rows = np.stack([*columns, head, token])
+        # Bytes that agree mostly stand together: what is sorted are runs of them.
+        firsts = np.flatnonzero(np.concatenate(([True], (rows[:, 1:] != rows[:, :-1]).any(axis=0))))
+        sizes = np.diff(firsts, append=rows.shape[1])
+        rows = rows[:, firsts]
+        order = np.lexsort(rows[len(columns) - 1 :: -1])
+        rows, sizes = rows[:, order], sizes[order]
+        new = (rows[: len(columns), 1:] != rows[: len(columns), :-1]).any(axis=0)
+        starts = np.flatnonzero(np.concatenate(([True], new)))
+        nbytes = np.add.reduceat(sizes, starts).tolist()
+        first, last = (way.reduceat(rows[-1], starts).tolist() for way in (np.minimum, np.maximum))
+        heads = rows[-2].tolist()
+        told = rows[: len(columns), starts].T.tolist()
         found = []
-        for begin, end in zip(starts.tolist(), ends, strict=True):
-            members = order[begin:end]
-            index = int(members[0])
-            key = by_base[buffer[index]] if buffer[index] >= 0 else names[-1 - buffer[index]]
-            of_heads = [head for head in np.unique(heads[members]).tolist() if head >= 0]
-            of_tokens = tokens[members]
-            owner = int(self.request[index])
+        for number, (begin, end) in enumerate(pairwise((*starts.tolist(), len(heads)))):
+            rank, own, ordinal, one, two, right, request = told[number]
+            group, layer, role = by_base[own] if own >= 0 else names[-1 - own]
             found.append(
                 ByteDifference(
-                    int(self.rank[index]),
-                    key[0],
-                    None if key[1] is not None and key[1] < 0 else key[1],
-                    key[2],
-                    int(block[index]) if block[index] >= 0 else None,
-                    len(members),
-                    self.senders[0][self.sender_codes[0][index]],
-                    self.senders[1][self.sender_codes[1][index]],
-                    RIGHT[self.right[index]],
-                    tuple(of_heads) or None,
-                    (int(of_tokens.min()), int(of_tokens.max())) if (of_tokens >= 0).all() else None,
-                    owner if owner >= 0 else None,
+                    rank,
+                    group,
+                    None if layer is not None and layer < 0 else layer,
+                    role,
+                    ordinal if ordinal >= 0 else None,
+                    nbytes[number],
+                    self.senders[0][one],
+                    self.senders[1][two],
+                    RIGHT[right],
+                    tuple(sorted(set(heads[begin:end]) - {-1})) or None,
+                    (first[number], last[number]) if first[number] >= 0 else None,
+                    request if request >= 0 else None,
                 )
             )
         return tuple(found)
 
-    def _places(self, stray: np.ndarray) -> list[tuple[int | None, int | None, str | None]]:
-        """(group, layer, role) of bytes where nothing is due, by where they lie."""
-        found: list[tuple[int | None, int | None, str | None]] = []
-        for where in self.where[stray].tolist():
-            place: tuple[int | None, int | None, str | None] = (None, None, None)
-            if where >= 0:
-                table = self.truth.generation.side.tables[int(self.located.rank[where])]
-                pool, offset = int(self.located.pool[where]), int(self.located.offset[where])
-                for entry in table.entries:
-                    if entry.pool == pool and entry.offset <= offset < entry.offset + entry.nbytes:
-                        place = entry.group, entry.layer, entry.role
-                        break
-            found.append(place)
-        return found
+    def _places(self, stray: np.ndarray, names: list[Place]) -> np.ndarray:
+        """Numbers, -1 and below, of the places in ``names`` where bytes lie onto which nothing is due."""
+        entries: dict[Place, int] = {(None, None, None): 0}
+        code = np.zeros(len(stray), dtype=np.int64)
+        rank, pool, offset = (each[stray] for each in (self.located.rank, self.located.pool, self.located.offset))
+        known = self.known[stray]
+        for number, table in enumerate(self.truth.generation.side.tables):
+            mine = known & (rank == number)
+            if not mine.any():
+                continue
+            for entry in table.entries:
+                here = mine & (pool == entry.pool) & (offset >= entry.offset) & (offset < entry.offset + entry.nbytes)
+                code[here] = entries.setdefault((entry.group, entry.layer, entry.role), len(entries))
+                mine &= ~here
+        places = tuple(entries)
+        numbers: dict[int, int] = {}
+        for each in code.tolist():
+            if each not in numbers:
+                numbers[each] = -1 - len(numbers)
+                names.append(places[each])
+        return np.array([numbers.get(each, 0) for each in range(len(places))], dtype=np.int64)[code]
 
-    def _indices(
-        self, by_base: list[Key], bases: np.ndarray, buffer: np.ndarray, block: np.ndarray, in_block: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _indices(self, buffer: np.ndarray, block: np.ndarray, in_block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(head, token position) of every byte, -1 for none."""
-        case = self.truth.case
-        heads, tokens = np.full(len(buffer), -1, dtype=np.int64), np.full(len(buffer), -1, dtype=np.int64)
-        for number in np.unique(buffer[buffer >= 0]).tolist():
-            group, layer, role = by_base[number]
-            buffers = case.model.groups[group].buffers
-            declared = next(each for each in buffers if each.role == role and (layer < 0 or layer in each.layers))
-            chosen = np.flatnonzero(buffer == number)
-            size = case.generation.tokens_per_block
-            bits = tuple(case.generation.bits_of(role, part.bits) for part in declared.parts)
-            head, row = _head_and_row(declared, bits, size, in_block[chosen] - bases[number])
-            heads[chosen] = head
-            last = block[chosen] * size + (row + 1) * declared.tokens_per_row - 1
-            tokens[chosen] = np.where(row >= 0, last, -1)
-        return heads, tokens
+        starts, steps = _steps(self.truth.case, tuple(self.truth.generation_keys.base.items()))
+        part = np.searchsorted(starts, in_block, side="right") - 1
+        head_step, heads, row_step, rows, tokens_per_row = steps[part].T
+        offset = in_block - starts[part]
+        head = np.where((buffer < 0) | (heads == 0), -1, offset // head_step % np.maximum(heads, 1))
+        last = block * self.truth.case.generation.tokens_per_block
+        last += (offset // row_step % np.maximum(rows, 1) + 1) * tokens_per_row - 1
+        return head, np.where((buffer < 0) | (rows == 0), -1, last)
+
+
+def _steps(case: Case, bases: tuple[tuple[Key, int], ...]) -> tuple[np.ndarray, np.ndarray]:
+    """First id in a block of each part of each buffer, and how to read an id's indices off what it is further on.
+
+    Rows (int64): bytes from one head to the next, heads, bytes from one token row to the next, rows, tokens per
+    row; where there is no such axis, it has 0 indices.
+    """
+    instance = case.generation
+    starts: list[int] = []
+    steps: list[tuple[int, int, int, int, int]] = []
+    for (group, layer, role), start in bases:
+        buffers = case.model.groups[group].buffers
+        buffer = next(each for each in buffers if each.role == role and (layer < 0 or layer in each.layers))
+        bits = tuple([instance.bits_of(role, part.bits) for part in buffer.parts])
+        for axes, lengths, unit in global_axes(buffer, bits, instance.tokens_per_block):
+            head, row = (1, 0), (1, 0)
+            step = unit
+            for axis, length in zip(reversed(axes), reversed(lengths), strict=True):
+                if axis.is_token:
+                    row = step, length
+                elif axis.name == "H":
+                    head = step, length
+                step *= length
+            starts.append(start)
+            steps.append((*head, *row, buffer.tokens_per_row))
+            start += step
+    return np.array(starts, dtype=np.int64), np.array(steps, dtype=np.int64)
 
 
 def _sender_codes(
     at: np.ndarray, ranks: np.ndarray, count: np.ndarray, sender: np.ndarray
 ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
     """(number of its senders by byte, senders by number); 0 is nobody."""
-    tuples: dict[tuple[int, ...], int] = {(): 0}
-    codes = np.zeros(len(count), dtype=np.int64)
-    for rank in np.unique(sender[count == 1]).tolist():
-        codes[(count == 1) & (sender == rank)] = tuples.setdefault((rank,), len(tuples))
+    single = sorted(set(sender[count == 1].tolist()))
+    tuples: dict[tuple[int, ...], int] = {(): 0} | {(rank,): code for code, rank in enumerate(single, 1)}
+    codes = np.where(count == 1, np.searchsorted(single, sender) + 1, 0)
     several = np.flatnonzero(count > 1)
     if len(several):
         ends = np.cumsum(count)
@@ -269,31 +323,3 @@ def _sender_codes(
                 senders = by_place[own.tobytes()] = tuple(sorted(set(own.tolist())))
             codes[index] = tuples.setdefault(senders, len(tuples))
     return codes, list(tuples)
-
-
-def _groups(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(indices so that equal rows stand together, where each group starts)."""
-    order = np.lexsort(columns[::-1])
-    sorted_columns = np.stack(columns)[:, order]
-    new = (sorted_columns[:, 1:] != sorted_columns[:, :-1]).any(axis=0)
-    return order, np.flatnonzero(np.concatenate(([True], new)))
-
-
-def _head_and_row(
-    buffer: Buffer, bits: tuple[int, ...], tokens_per_block: int, offsets: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(index of the head axis, token row) of global byte offsets of ``buffer``; -1 where it has no such axis."""
-    head, row = np.full(len(offsets), -1, dtype=np.int64), np.full(len(offsets), -1, dtype=np.int64)
-    start = 0
-    for axes, lengths, unit in global_axes(buffer, bits, tokens_per_block):
-        size = unit * int(np.prod(lengths, dtype=np.int64))
-        own = np.flatnonzero((offsets >= start) & (offsets < start + size))
-        element = (offsets[own] - start) // unit
-        for axis, length in zip(reversed(axes), reversed(lengths), strict=True):
-            if axis.is_token:
-                row[own] = element % length
-            elif axis.name == "H":
-                head[own] = element % length
-            element = element // length
-        start += size
-    return head, row

@@ -60,14 +60,18 @@ def settle(case: Case, comparison: Comparison, *, known: Iterable[Entry] | None 
     if comparison.identical:
         return Settled({}, comparison)
     chosen = entries() if known is None else tuple(known)
-    here = [entry for entry in chosen if entry.is_about(comparison.first, comparison.second)]
-    there = [entry for entry in chosen if entry.is_about(comparison.second, comparison.first)]
-    differences = comparison.differences
-    as_entries_say = differences if here or not there else comparison.exchanged().differences
+    about = [entry for entry in chosen if entry.is_about(comparison.first, comparison.second)]
+    differences = as_entries_say = comparison.differences
+    if not about:
+        about = [entry for entry in chosen if entry.is_about(comparison.second, comparison.first)]
+        as_entries_say = comparison.exchanged().differences if about else differences
+    of_refusals = [entry for entry in about if isinstance(entry.form, Refuses)]
+    of_bytes = [entry for entry in about if not isinstance(entry.form, Refuses)]
     accepted: dict[str, list[Difference]] = {}
     left: list[Difference] = []
     for difference, asked in zip(differences, as_entries_say, strict=True):
-        entry = next((entry for entry in here or there if entry.covers(case, asked)), None)
+        known_of = of_refusals if isinstance(asked, RefusalDifference) else of_bytes
+        entry = next((entry for entry in known_of if entry.covers(case, asked)), None)
         (left if entry is None else accepted.setdefault(entry.name, [])).append(difference)
     return Settled({name: tuple(found) for name, found in sorted(accepted.items())}, _of(comparison, left))
 

@@ -132,7 +132,7 @@ def local_bytes(buffer: Buffer, instance_bits: tuple[int, ...], parts: tuple[tup
 def buffer_bytes(buffer: Buffer, instance: Instance, rank: Rank) -> int:
     """Bytes of ``buffer`` in one slot of ``rank`` of ``instance``; what cannot be is told with its role."""
     topology = instance.topology
-    bits = tuple(instance.bits_of(buffer.role, part.bits) for part in buffer.parts)
+    bits = tuple([instance.bits_of(buffer.role, part.bits) for part in buffer.parts])
     parts = (grid_part(topology, rank, Grid.TP), grid_part(topology, rank, Grid.TPCP))
     try:
         return local_bytes(buffer, bits, parts, instance.tokens_per_block)

@@ -134,7 +134,7 @@ def _back_to_back(regions: list[Region]) -> PackedPool:
     offset = 0
     members: list[Member] = []
     for size, inside in regions:
-        members.extend((layer, role, offset + start, nbytes) for layer, role, start, nbytes in inside)
+        members += [(layer, role, offset + start, nbytes) for layer, role, start, nbytes in inside]
         offset += size
     return PackedPool(offset, tuple(members))
 

@@ -65,7 +65,7 @@ def lay_out(case: Case, side: str) -> Side:
     slots: list[dict[int, tuple[np.ndarray, ...]]] = [{}] * len(ranks)
     if lists:
         check_lists(case, side, lists)
-    with_spare = not lists and any(number_spare(case, side, group)[0] for group in range(len(case.model.groups)))
+    with_spare = not lists and any(_spare_blocks(case, side, group) for group in range(len(case.model.groups)))
     spare: list[dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]] = [{}] * len(ranks) if with_spare else []
     for members in alike.values():
         given = explicit.get(members[0].number)
@@ -97,6 +97,12 @@ def _shares_differ(model: Model) -> bool:
     )
 
 
+def _spare_blocks(case: Case, side: str, group: int) -> int:
+    if all(request.is_plain for request in case.requests):
+        return 0
+    return number_spare(case, side, group)[0]
+
+
 def _derive(case: Case, side: str, rank: Rank) -> tuple[PageTable, dict[int, tuple[int, int]]]:
     """(table, group -> (first running number, slots of the pool))."""
     instance = case.side(side)
@@ -119,12 +125,11 @@ def _derive(case: Case, side: str, rank: Rank) -> tuple[PageTable, dict[int, tup
         for position in members:
             index, _ = packed[position]
             where[index] = (used, 0)
-            used += number_blocks(case, side, index)[0] + number_spare(case, side, index)[0]
-        given = [
-            counts[case.model.groups[packed[p][0]].name]
-            for p in members
-            if case.model.groups[packed[p][0]].name in counts
-        ]
+            used += number_blocks(case, side, index)[0] + _spare_blocks(case, side, index)
+        given = []
+        if counts:
+            names = [case.model.groups[packed[position][0]].name for position in members]
+            given = [counts[name] for name in names if name in counts]
         count = max(given) if given else slot_count(used, case.slots.mul)
         first_pool = len(pools)
         for pool in packed[members[0]][1]:
@@ -134,10 +139,12 @@ def _derive(case: Case, side: str, rank: Rank) -> tuple[PageTable, dict[int, tup
             index, own = packed[position]
             where[index] = (where[index][0], count)
             for number, pool in enumerate(own):
-                places = {layer: n for n, layer in enumerate(dict.fromkeys(member[0] for member in pool.members))}
-                for layer, role, offset, nbytes in pool.members:
-                    if pool.layer_major:
-                        offset += places[layer] * count * pool.slot_bytes
+                members_of = pool.members
+                if pool.layer_major:
+                    step = count * pool.slot_bytes
+                    places = {layer: n for n, layer in enumerate(dict.fromkeys([member[0] for member in members_of]))}
+                    members_of = [(layer, role, at + places[layer] * step, n) for layer, role, at, n in members_of]
+                for layer, role, offset, nbytes in members_of:
                     entries.append(Entry(index, first_pool + number, layer, role, offset, nbytes))
     return PageTable(tuple(pools), tuple(entries)), where
 
@@ -156,7 +163,7 @@ def _slots(
     for group, (first, count) in where.items():
         name = case.model.groups[group].name
         used, numbers = number_blocks(case, side, group)
-        used += number_spare(case, side, group)[0]
+        used += _spare_blocks(case, side, group)
         if lists:
             for rank, own in zip(ranks, found, strict=True):
                 own[group] = tuple(

@@ -39,19 +39,32 @@ def number_blocks(case: Case, side: str, group_index: int) -> tuple[int, tuple[n
     encoder's) shares nothing: contents speak of prompts. A state group has one block a request.
     """
     group = case.model.groups[group_index]
-    numbers: list[np.ndarray] = []
     if not group.is_paged:
-        return len(case.requests), tuple(np.array([index]) for index in range(len(case.requests)))
+        return len(case.requests), tuple([np.array([index]) for index in range(len(case.requests))])
+    return _number_paged(case, side, group.length)
+
+
+@lru_cache(maxsize=512)
+def _number_paged(case: Case, side: str, length: str) -> tuple[int, tuple[np.ndarray, ...]]:
+    numbers: list[np.ndarray] = []
     tokens_per_block = case.side(side).tokens_per_block
     shared: dict[int, np.ndarray] = {}
     used = 0
     for request in case.requests:
-        tokens = request.tokens(group.length)
+        tokens = request.tokens(length)
         blocks = -(-tokens // tokens_per_block)
         limit = tokens if side == "context" else min(tokens, request.generation.cached)
-        full = limit // tokens_per_block if group.length == "prompt" else 0
+        full = limit // tokens_per_block if length == "prompt" else 0
+        spans = content_spans(case.contents, request.content, tokens) if full else ()
+        if not spans or (len(spans) == 1 and spans[0][0] not in shared):
+            own = np.arange(used, used + blocks)
+            used += blocks
+            numbers.append(own)
+            if spans:
+                shared[spans[0][0]] = own[:full]
+            continue
         own = np.full(blocks, -1, dtype=np.int64)
-        for content, first, end in content_spans(case.contents, request.content, tokens) if full else ():
+        for content, first, end in spans:
             start, stop = first // tokens_per_block, min(end // tokens_per_block, full)
             if start >= stop:
                 continue

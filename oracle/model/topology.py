@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import product
 
 from oracle.model.errors import InvalidCase, require_whole
 from oracle.model.records import Hashed, record
@@ -63,9 +64,7 @@ class Topology(Hashed):
     def rank(self, number: int) -> Rank:
         if not 0 <= number < self.size:
             raise InvalidCase("rank", number, f"this instance has ranks 0..{self.size - 1}")
-        rest, cp = divmod(number, self.cp)
-        pp, tp = divmod(rest, self.tp)
-        return Rank(number, pp, tp, cp)
+        return _ranks(self)[number]
 
     def ranks(self) -> tuple[Rank, ...]:
         """All ranks in order of their number."""
@@ -82,4 +81,5 @@ class Topology(Hashed):
 
 @lru_cache(maxsize=1024)
 def _ranks(topology: Topology) -> tuple[Rank, ...]:
-    return tuple([topology.rank(number) for number in range(topology.size)])
+    grid = product(range(topology.pp), range(topology.tp), range(topology.cp))
+    return tuple([Rank(number, *place) for number, place in enumerate(grid)])

@@ -36,6 +36,9 @@ class Pair:
     seen_by: str = "both"
 
 
+WHOLE = np.dtype(np.int64)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
     """All runs between one pool of a source rank and one pool of a destination rank for one request and group.
@@ -61,10 +64,10 @@ class Segment:
             raise InvalidCase("segment.bases", self.source_bases.shape, "expected two vectors of one length")
         if self.runs.ndim != 2 or self.runs.shape[1] != 3:
             raise InvalidCase("segment.runs", self.runs.shape, "expected (runs, 3): source, destination, bytes")
+        if self.source_bases.dtype is self.destination_bases.dtype is self.runs.dtype is WHOLE:
+            return
         for name in ("source_bases", "destination_bases", "runs"):
             vector = getattr(self, name)
-            if vector.dtype == np.int64:
-                continue
             if vector.dtype.kind not in "iu" and vector.size:
                 raise InvalidCase(f"segment.{name}", str(vector.dtype), "expected vectors of whole numbers")
             object.__setattr__(self, name, vector.astype(np.int64))
@@ -171,28 +174,39 @@ def check_plan(writes: Writes, requests: int, groups: int) -> None:
     no whole numbers, and runs below 0 bytes or beyond any memory."""
     for name, rows in (("pairs", writes.pairs), ("segments", writes.segments)):
         for index, row in enumerate(rows):
-            if type(row.request) is not int or not 0 <= row.request < requests:
-                raise InvalidCase(f"{name}[{index}].request", row.request, f"the case has requests 0..{requests - 1}")
+            request = row.request
+            if type(request) is not int or not 0 <= request < requests:
+                raise InvalidCase(f"{name}[{index}].request", request, f"the case has requests 0..{requests - 1}")
     for refusal in writes.refusals:
         if refusal.request is not None and not 0 <= refusal.request < requests:
             raise InvalidCase("refusals.request", refusal.request, f"the case has requests 0..{requests - 1}")
+    vectors: dict[int, np.ndarray] = {}
     for index, segment in enumerate(writes.segments):
-        if type(segment.group) is not int or not 0 <= segment.group < groups:
-            raise InvalidCase(f"segments[{index}].group", segment.group, f"the case has groups 0..{groups - 1}")
-        places = (segment.source_rank, segment.destination_rank, segment.source_pool, segment.destination_pool)
-        for place in places:
+        group = segment.group
+        if type(group) is not int or not 0 <= group < groups:
+            raise InvalidCase(f"segments[{index}].group", group, f"the case has groups 0..{groups - 1}")
+        for place in (segment.source_rank, segment.destination_rank, segment.source_pool, segment.destination_pool):
             if type(place) is not int:
                 raise InvalidCase(f"segments[{index}]", place, "ranks and pools are whole numbers")
+        # Segments share most of their vectors.
+        for vector in (segment.source_bases, segment.destination_bases, segment.runs):
+            vectors[id(vector)] = vector
+    if not vectors:
+        return
+    whole = np.concatenate(list(vectors.values()), axis=None)
+    if whole.size and (int(whole.max()) >= FARTHEST or int(whole.min()) < 0):
+        _check_bytes(writes)
+
+
+def _check_bytes(writes: Writes) -> None:
     for name in ("source_bases", "destination_bases", "runs"):
-        vectors = {id(vector): vector for vector in (getattr(segment, name) for segment in writes.segments)}
-        if not vectors:
-            continue
-        whole = np.concatenate(list(vectors.values()))
-        if not whole.size:
-            continue
-        most, least = int(whole.max()), int(whole.min())
-        if most >= FARTHEST or least <= -FARTHEST:
-            far = most if most >= FARTHEST else least
-            raise InvalidCase(f"segments.{name}", far, "expected bytes within 2**48")
-        if name == "runs" and least < 0 and int(whole[:, 2].min()) < 0:
-            raise InvalidCase("segments.runs", int(whole[:, 2].min()), "expected runs of at least 0 bytes")
+        for segment in writes.segments:
+            vector = getattr(segment, name)
+            if not vector.size:
+                continue
+            most, least = int(vector.max()), int(vector.min())
+            if most >= FARTHEST or least <= -FARTHEST:
+                far = most if most >= FARTHEST else least
+                raise InvalidCase(f"segments.{name}", far, "expected bytes within 2**48")
+            if name == "runs" and least < 0 and int(vector[:, 2].min()) < 0:
+                raise InvalidCase("segments.runs", int(vector[:, 2].min()), "expected runs of at least 0 bytes")

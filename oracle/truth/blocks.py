@@ -39,7 +39,8 @@ def block_classes(case: Case, request: int, group: int) -> np.ndarray:
     size = case.generation.tokens_per_block
     past_end = (np.arange(len(wanted)) + 1) * size
     missing = past_end > (asked.generation.cached if what.length == "prompt" else 0)
-    classes = np.where(kept & missing, OPTIONAL, FORBIDDEN).astype(np.uint8)
+    classes = np.full(len(wanted), FORBIDDEN, dtype=np.uint8)
+    classes[kept & missing] = OPTIONAL
     classes[wanted & missing] = DUE
     return classes
 

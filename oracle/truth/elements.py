@@ -6,6 +6,7 @@ one flat int64 array, rank after rank, pool after pool; ids below zero are reser
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm
@@ -18,6 +19,7 @@ from oracle.truth.fill import fill_destination, fill_source
 from oracle.truth.identity import global_bytes, place_of_offset
 from oracle.truth.pairing import paired_sources
 from oracle.truth.reserved import FOREIGN, NEVER
+from oracle.truth.rows import Blocks
 from oracle.truth.stacks import FlatSide, Stack, flatten, unlike
 from oracle.truth.verdict import Element
 
@@ -41,6 +43,15 @@ class Keys:
     requests: int = 0
     tails: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The values of ``base``, ascending: key number i has the ids from ``starts[i]`` on."""
+        return tuple(self.base.values())
+
+    def key_at(self, offset: int) -> Key:
+        """The key of an id within a block."""
+        return tuple(self.base)[bisect_right(self.starts, offset) - 1]
+
     def code_of_tail(self, request: int, beam: int) -> int:
         return self.private + self.requests + self.tails.index((request, beam))
 
@@ -50,7 +61,7 @@ class Keys:
             return None
         block, offset = divmod(int(number), self.width)
         code, ordinal = divmod(block, self.ordinals)
-        key = max((key for key, base in self.base.items() if base <= offset), key=lambda key: self.base[key])
+        key = self.key_at(offset)
         group, layer, role = key
         buffers = case.model.groups[group].buffers
         buffer = next(b for b in buffers if b.role == role and (layer in b.layers or layer < 0))
@@ -141,12 +152,13 @@ class Frame:
 def frame_of(case: Case, *, with_tails: bool = False) -> Frame:
     """The frame of ``case``; ``unserved`` and ``lost`` are empty, still to be found."""
     sides = (case.context.topology, case.generation.topology)
+    keys = keys_of(case)
     return Frame(
         case,
         flatten(case, "context"),
         flatten(case, "generation"),
-        keys_of(case),
-        keys_of(case),
+        keys,
+        keys,
         tuple([paired_sources(*sides, request.context_dp, request.generation_dp) for request in case.requests]),
         [],
         {},
@@ -169,7 +181,8 @@ class Truth(Frame):
     klass: np.ndarray
     elected: np.ndarray
     owner: np.ndarray
-    kept: dict[tuple[int, int], list[Stack]]
+    kept: dict[tuple[str, int, int], list[Stack]]
+    blocks: dict[tuple[int, int, int], Blocks]
 
 
 def truth_of(case: Case, padding: str = "optional", *, with_tails: bool = False) -> Truth:
@@ -201,6 +214,7 @@ def enumerate_sides(case: Case, padding: str, with_tails: bool = False) -> Truth
         np.zeros(frame.generation.size, dtype=np.uint8),  # FORBIDDEN, and no memory touched for it
         np.full(frame.generation.size, -1, dtype=narrow),
         np.full(frame.generation.size, -1, dtype=narrow),
+        {},
         {},
     )
     fill_source(truth)

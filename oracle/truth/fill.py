@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from math import lcm
 from typing import TYPE_CHECKING
 
@@ -44,9 +45,12 @@ def together(truth: Truth, side: str, ranks: tuple[Rank, ...]) -> list[tuple[lis
 
 
 class Target:
-    """Where the blocks of some requests lie in the flat memory of one side, for one stack of ranks."""
+    """Where the blocks of some requests lie in the flat memory of one side, for one stack of ranks.
 
-    __slots__ = ("_flat", "_ranks", "_slots", "_where", "mask", "stack", "stride")
+    ``mask`` (ranks x blocks): which of them there are; None: all.
+    """
+
+    __slots__ = ("_by_row", "_flat", "_picked", "_ranks", "_slots", "_where", "mask", "stack", "stride")
 
     BIG = 1 << 15
     """bytes from which rows of memory are written as they are, instead of each byte by its address"""
@@ -60,24 +64,23 @@ class Target:
         self._flat = flat
         self._ranks = ranks
         self._slots = slots
+        self._by_row = stack.whole and slots.size * len(stack.offsets) > self.BIG
         self._where: np.ndarray | None = None
-
-    @property
-    def by_row(self) -> bool:
-        return self.stack.whole and self._slots.size * len(self.stack.offsets) > self.BIG
+        self._picked: tuple[np.ndarray, ...] = ()
 
     def put(self, memory: np.ndarray, values: np.ndarray, added: np.ndarray | None = None) -> None:
         """Write ``values`` plus ``added``, each of a shape that broadcasts to ranks x blocks x bytes."""
-        if self.by_row:
+        if self._by_row:
             self._put_rows(memory, values, added)
             return
         if added is not None:
             values = values + added
-        where = self._addresses()
-        if self.mask is None:
-            memory[where] = values
-        else:
-            memory[where[self.mask]] = np.broadcast_to(values, where.shape)[self.mask]
+        where = self.addresses()
+        if self.mask is not None:
+            # Which rank and block each row of addresses is of; an axis of length 1 stands for all.
+            ranks, blocks = self._picked
+            values = values[ranks if len(values) > 1 else 0, blocks if values.shape[1] > 1 else 0]
+        memory[where] = values
 
     def _put_rows(self, memory: np.ndarray, values: np.ndarray, added: np.ndarray | None) -> None:
         width = len(self.stack.offsets)
@@ -102,13 +105,17 @@ class Target:
 
     def edges(self, width: int) -> np.ndarray:
         """Addresses of all ``width`` bytes of every slot, where the stack's ``offsets`` are not all of them."""
-        first = self._addresses()[:, :, :1] - self.stack.offsets[0] + np.arange(width)
-        return first if self.mask is None else first[self.mask]
+        return self.addresses()[..., :1] - self.stack.offsets[0] + np.arange(width)
 
-    def _addresses(self) -> np.ndarray:
+    def addresses(self) -> np.ndarray:
+        """Addresses of every byte: ranks x blocks x bytes, or blocks of ``mask`` x bytes."""
         if self._where is None:
             base = np.array([self._flat.starts[rank.number][self.stack.pool] for rank in self._ranks])
-            self._where = (base[:, None] + self._slots * self.stride)[:, :, None] + self.stack.offsets
+            start = base[:, None] + self._slots * self.stride
+            if self.mask is not None:
+                self._picked = self.mask.nonzero()
+                start = start[self._picked]
+            self._where = start[..., None] + self.stack.offsets
         return self._where
 
 
@@ -128,15 +135,11 @@ def fill_source(truth: Truth) -> None:
     case, flat, memory = truth.case, truth.context, truth.source
     shift = 0 if truth.comparable else INCOMPATIBLE
     explicit = any(row.side == "context" for row in case.tables)
-    blocks: dict[tuple[int, int], Blocks] = {}
     for table, members in flat.alike:
         for requests, here in together(truth, "context", members):
             ranks = [members[position] for position in here]
             for group in flat.side.slots[members[0].number]:
-                key = (group, requests[0])
-                if key not in blocks:
-                    blocks[key] = blocks_of(truth, "context", group, requests)
-                rows = blocks[key]
+                rows = _blocks(truth, "context", group, requests)
                 if not len(rows.ordinals):
                     continue
                 slots = _slots_of(flat, ranks, group, requests)
@@ -149,7 +152,7 @@ def fill_source(truth: Truth) -> None:
                 parts = [(rows, slots, mask)]
                 if flat.side.spare:
                     parts += [(own, places, None) for own, places in tails_of(truth, "context", group, requests, ranks)]
-                for stack in _source_stacks(truth, group, table, members):
+                for stack in _stacks(truth, "context", group, table, members):
                     pool = table.pools[stack.pool]
                     ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
                     for own, places, chosen in parts:
@@ -159,13 +162,22 @@ def fill_source(truth: Truth) -> None:
                         target.put(memory, ids[:, None, :], (own.ids(stack) + shift)[None])
 
 
-def _source_stacks(truth: Truth, group: int, table: PageTable, ranks: tuple[Rank, ...]) -> list[Stack]:
-    """The stacks of the context side, kept: filling and electing both ask for them."""
-    key = (id(table), group)
+def _blocks(truth: Truth, side: str, group: int, requests: list[int]) -> Blocks:
+    """The blocks of requests that are on the same ranks, kept: sides of one block length have the same."""
+    key = (group, requests[0], truth.case.side(side).tokens_per_block)
+    found = truth.blocks.get(key)
+    if found is None:
+        found = truth.blocks[key] = blocks_of(truth, side, group, requests)
+    return found
+
+
+def _stacks(truth: Truth, side: str, group: int, table: PageTable, ranks: tuple[Rank, ...]) -> list[Stack]:
+    """The stacks of one side, kept: requests on other ranks, and who elects senders, ask for them again."""
+    key = (side, id(table), group)
     found = truth.kept.get(key)
     if found is None:
-        found = stacks(truth.case, "context", group, table, ranks, truth.context_keys.base)
-        truth.kept[key] = found
+        base = (truth.context_keys if side == "context" else truth.generation_keys).base
+        found = truth.kept[key] = stacks(truth.case, side, group, table, ranks, base)
     return found
 
 
@@ -173,18 +185,18 @@ def fill_destination(truth: Truth, padding: str) -> None:
     """Write what is due at every destination byte, its class and its elected sender."""
     case, flat = truth.case, truth.generation
     explicit = any(row.side == "generation" for row in case.tables)
-    sent_from: dict[tuple[int, int], tuple[list[Rank], np.ndarray]] = {}
-    blocks: dict[tuple[int, int], tuple[Blocks, np.ndarray]] = {}
+    sent_from: dict[tuple[int, int], Sources] = {}
+    wanted_of: dict[tuple[int, int], np.ndarray] = {}
     for table, members in flat.alike:
         for requests, here in together(truth, "generation", members):
             ranks = [members[position] for position in here]
             for group in flat.side.slots[members[0].number]:
                 key = (group, requests[0])
-                if key not in blocks:
-                    classes = [block_classes(case, request, group) for request in requests]
-                    blocks[key] = (blocks_of(truth, "generation", group, requests), np.concatenate(classes))
-                    sent_from[key] = _holding(truth, requests[0], group)
-                rows, classes = blocks[key]
+                if key not in wanted_of:
+                    wanted_of[key] = np.concatenate([block_classes(case, request, group) for request in requests])
+                    sent_from[key] = Sources(truth, requests, group)
+                rows, classes = _blocks(truth, "generation", group, requests), wanted_of[key]
+                sources = sent_from[key]
                 what = case.model.groups[group]
                 slots = _slots_of(flat, ranks, group, requests)
                 mask = _per_request([owned(truth, "generation", ranks, group, count) for count in rows.counts])
@@ -196,34 +208,26 @@ def fill_destination(truth: Truth, padding: str) -> None:
                 if truth.with_tails and flat.side.spare:
                     found = tails_of(truth, "generation", group, requests, ranks)
                     parts += [(own, np.full(len(own.ordinals), OPTIONAL), places, None) for own, places in found]
-                for stack in stacks(case, "generation", group, table, members, truth.generation_keys.base):
-                    if not stack.all_move:
-                        stack = _moving(stack)
-                    if not len(stack.offsets) or not len(rows.ordinals):
-                        continue
-                    ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
-                    senders = _senders(truth, requests, ranks, group, ids, sent_from[key])
+                if not len(rows.ordinals):
+                    continue
+                filled = [_moving(stack) for stack in _stacks(truth, "generation", group, table, members)]
+                filled = [stack for stack in filled if len(stack.offsets)]
+                all_ids = [stack.ids if len(stack.ids) == 1 else stack.ids[here] for stack in filled]
+                for stack, ids, senders in zip(filled, all_ids, sources.elect(ranks, all_ids), strict=True):
                     for own, klass, places, chosen in parts:
                         target = Target(flat, stack, ranks, places, table.pools[stack.pool].slot_stride, chosen)
                         target.put(truth.due, ids[:, None, :], own.ids(stack)[None])
-                        target.put(truth.klass, _row_classes(truth, own, klass, stack, group, padding)[None])
+                        target.put(truth.klass, _row_classes(own, klass, stack, padding)[None])
                         target.put(truth.elected, _by_block(senders, own.ordinals))
                         target.put(truth.owner, own.owners[None, :, None])
     note_lost(truth)
 
 
-def _row_classes(truth: Truth, rows: Blocks, classes: np.ndarray, stack: Stack, group: int, padding: str) -> np.ndarray:
+def _row_classes(rows: Blocks, classes: np.ndarray, stack: Stack, padding: str) -> np.ndarray:
     """Class of each block's bytes, (blocks, 1) or (blocks, bytes): rows past the prompt may be optional."""
-    case = truth.case
-    what = case.model.groups[group]
-    if padding != "optional" or not what.is_paged:
+    if padding != "optional" or rows.left is None:
         return classes[:, None]
-    size = case.generation.tokens_per_block
-    tokens = np.array([case.requests[request].tokens(what.length) for request in rows.requests]).repeat(rows.counts)
-    left = tokens - rows.ordinals * size
-    if (left >= size).all():
-        return classes[:, None]
-    return np.where((stack.rows >= left[:, None]) & (stack.rows >= 0), OPTIONAL, classes[:, None])
+    return np.where((stack.rows >= rows.left[:, None]) & (stack.rows >= 0), OPTIONAL, classes[:, None])
 
 
 def _by_block(senders: list[np.ndarray], ordinals: np.ndarray) -> np.ndarray:
@@ -234,6 +238,9 @@ def _by_block(senders: list[np.ndarray], ordinals: np.ndarray) -> np.ndarray:
 
 
 def _moving(stack: Stack) -> Stack:
+    """What of the stack a transfer brings."""
+    if stack.all_move:
+        return stack
     keep = stack.moves
     return Stack(
         stack.ranks,
@@ -247,68 +254,81 @@ def _moving(stack: Stack) -> Stack:
     )
 
 
-def _holding(truth: Truth, request: int, group: int) -> tuple[list[Rank], np.ndarray]:
-    """(source ranks of the request in rank order, whether each holds each id of a block: ranks x width)."""
-    flat = truth.context
-    found: list[tuple[Rank, np.ndarray]] = []
-    for table, members in flat.alike:
-        here = present(truth, "context", request, members)
-        if not here:
-            continue
-        masks = np.zeros((len(here), truth.context_keys.width), dtype=bool)
-        if truth.comparable:
-            for stack in _source_stacks(truth, group, table, members):
-                ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
-                masks[np.arange(len(here))[:, None], ids] = True
-        found += [(members[position], masks[index]) for index, position in enumerate(here)]
-    found.sort(key=lambda pair: pair[0].number)
-    return [rank for rank, _ in found], np.array([mask for _, mask in found])
+class Sources:
+    """The context ranks that requests on the same ranks are on, in rank order, and what each holds of a group."""
 
+    def __init__(self, truth: Truth, requests: list[int], group: int) -> None:
+        self.truth = truth
+        self.requests = requests
+        self.group = group
+        case, flat = truth.case, truth.context
+        self.paged = case.model.groups[group].is_paged
+        found: list[tuple[Rank, np.ndarray]] = []
+        for table, members in flat.alike:
+            here = present(truth, "context", requests[0], members)
+            if not here:
+                continue
+            masks = np.zeros((len(here), truth.context_keys.width), dtype=bool)
+            if truth.comparable:
+                for stack in _stacks(truth, "context", group, table, members):
+                    ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
+                    masks[np.arange(len(here))[:, None], ids] = True
+            found += [(members[position], masks[index]) for index, position in enumerate(here)]
+        found.sort(key=lambda pair: pair[0].number)
+        self.ranks = [rank for rank, _ in found]
+        self.numbers = np.array([rank.number for rank in self.ranks], dtype=np.int32)
+        self.masks = np.array([mask for _, mask in found])
+        """whether each rank holds each id of a block: ranks x width"""
 
-def _senders(
-    truth: Truth,
-    requests: list[int],
-    ranks: list[Rank],
-    group: int,
-    ids: np.ndarray,
-    sources: tuple[list[Rank], np.ndarray],
-) -> list[np.ndarray]:
-    """Elected source rank of each byte (ranks x bytes), by ordinal residue of the source's context parallelism."""
-    request = requests[0]
-    case = truth.case
-    candidates, masks = sources
-    paged = case.model.groups[group].is_paged
-    cp = case.context.topology.cp if paged else 1
-    own = case.generation.topology.cp if paged else 1
-    key = case.requests[request].generation_dp
-    heard = truth.heard[request]
-    paired = np.array([[source.number in heard[rank.number] for rank in ranks] for source in candidates], dtype=bool)
-    if masks.shape[1] == truth.generation_keys.width:
-        held = masks[:, ids] & paired[:, :, None]
-    else:
-        held = np.zeros((len(candidates), len(ranks), ids.shape[1]), dtype=bool)
-    numbers = np.array([source.number for source in candidates], dtype=np.int32)
-    found: list[np.ndarray] = []
-    for residue in range(cp):
-        able = held if cp == 1 else held & np.array([s.cp == residue for s in candidates])[:, None, None]
-        running = able.cumsum(axis=0, dtype=np.int32)
-        count = running[-1]
-        pick = key % np.maximum(count, 1) + 1 if key else 1
-        # The elected candidate is the first whose running number of holders reaches the pick.
-        elected = numbers[(running == pick).argmax(axis=0)]
-        none = count == 0
-        if none.any():
-            elected = np.where(none, elected.dtype.type(-1), elected)
-            for position, rank in enumerate(ranks):
-                mine = rank.cp if paged else 0
-                shown = [o for o in range(lcm(cp, own)) if o % cp == residue and o % own == mine]
-                if shown and none[position].any() and not case.model.groups[group].native_only:
-                    row = ids[position if len(ids) > 1 else 0]
-                    first = shown[0] * truth.generation_keys.width
-                    number = first + int(row[none[position]].min())
-                    truth.unserved += [(each, rank.number, number) for each in requests]
-        found.append(elected)
-    return found
+    def elect(self, ranks: list[Rank], parts: list[np.ndarray]) -> list[list[np.ndarray]]:
+        """Elected source ranks of the bytes of each of ``parts``, ids in a block (ranks or 1 x bytes).
+
+        For each part, by ordinal residue of the source's context parallelism: ranks x bytes.
+        """
+        if not parts:
+            return []
+        case = self.truth.case
+        cp = case.context.topology.cp if self.paged else 1
+        key = case.requests[self.requests[0]].generation_dp
+        heard = [self.truth.heard[self.requests[0]][rank.number] for rank in ranks]
+        paired = np.array([[[rank.number in own] for own in heard] for rank in self.ranks], dtype=bool)
+        height = max([len(ids) for ids in parts])
+        ids = parts[0]
+        if len(parts) > 1:
+            ids = np.concatenate([own if len(own) == height else own.repeat(height, axis=0) for own in parts], axis=1)
+        ends = list(accumulate([own.shape[1] for own in parts], initial=0))
+        held = self.masks[:, ids] & paired
+        found: list[list[np.ndarray]] = [[] for _ in parts]
+        for residue in range(cp):
+            able = held if cp == 1 else held & np.array([rank.cp == residue for rank in self.ranks])[:, None, None]
+            running = able.cumsum(axis=0, dtype=np.int32)
+            count = running[-1]
+            pick = key % np.maximum(count, 1) + 1 if key else 1
+            # The elected candidate is the first whose running number of holders reaches the pick.
+            elected = self.numbers[(running == pick).argmax(axis=0)]
+            none = count == 0
+            lacking = bool(none.any())
+            if lacking:
+                elected[none] = -1
+            for own, mine, (begin, end) in zip(found, parts, pairwise(ends), strict=True):
+                own.append(elected[:, begin:end])
+                if lacking:
+                    self._note_unserved(residue, ranks, mine, none[:, begin:end])
+        return found
+
+    def _note_unserved(self, residue: int, ranks: list[Rank], ids: np.ndarray, none: np.ndarray) -> None:
+        """Remember the first index that no source holds, if an ordinal of this residue would show it."""
+        truth, case = self.truth, self.truth.case
+        if case.model.groups[self.group].native_only or not none.any():
+            return
+        cp, own = (side.topology.cp if self.paged else 1 for side in (case.context, case.generation))
+        for position, rank in enumerate(ranks):
+            mine = rank.cp if self.paged else 0
+            shown = [o for o in range(lcm(cp, own)) if o % cp == residue and o % own == mine]
+            if shown and none[position].any():
+                row = ids[position if len(ids) > 1 else 0]
+                number = shown[0] * truth.generation_keys.width + int(row[none[position]].min())
+                truth.unserved += [(each, rank.number, number) for each in self.requests]
 
 
 def note_lost(frame: Frame) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -52,11 +53,14 @@ def find_violations(
     report(Kind.STALE_SOURCE, stale)
     stray = wanted < 0
     report(Kind.STRAY, stray)
+    written = np.zeros(len(due), dtype=bool)
+    written[carried.destination] = True
     again = np.zeros(len(wanted), dtype=bool)
-    order = np.argsort(carried.destination, kind="stable")
-    sorted_addresses = carried.destination[order]
-    again[order[1:]] = sorted_addresses[1:] == sorted_addresses[:-1]
-    again &= ~stray
+    if np.count_nonzero(written) < len(wanted):
+        order = np.argsort(carried.destination, kind="stable")
+        sorted_addresses = carried.destination[order]
+        again[order[1:]] = sorted_addresses[1:] == sorted_addresses[:-1]
+        again &= ~stray
     report(Kind.DUPLICATE, again)
     judged = ~stray & ~again
     wrong = judged & (found != wanted)
@@ -64,8 +68,6 @@ def find_violations(
     if election == "paired" and len(sources):
         sender = sources[carried.segment]
         report(Kind.NOT_ELECTED, judged & ~wrong & (elected[carried.destination] != sender))
-    written = np.zeros(len(due), dtype=bool)
-    written[carried.destination] = True
     missing = np.flatnonzero(required & ~written)
     if len(missing):
         counts[Kind.MISSING] = counts.get(Kind.MISSING, 0) + len(missing)
@@ -218,26 +220,50 @@ def describe(
 
 
 class Located:
-    """Vectors of rank, pool, slot and offset in the slot of flat addresses."""
+    """Vectors (int64) of rank, pool, slot and offset in the slot of flat addresses."""
 
     __slots__ = ("offset", "pool", "rank", "slot")
 
     def __init__(self, flat: FlatSide, addresses: np.ndarray) -> None:
-        bounds = np.array(flat.bounds, dtype=np.int64)
-        owner = np.searchsorted(bounds, addresses, side="right") - 1
-        self.rank = np.array([flat.owners[o][0] for o in owner], dtype=np.int64)
-        self.pool = np.array([flat.owners[o][1] for o in owner], dtype=np.int64)
-        inside = addresses - bounds[owner]
-        self.slot = np.zeros_like(inside)
-        self.offset = np.zeros_like(inside)
-        for number in np.unique(owner):
-            rank, pool = flat.owners[number]
-            what = flat.side.tables[rank].pools[pool]
-            chosen = owner == number
-            layer = inside[chosen] // what.layer_stride if what.layer_stride else 0
-            within = inside[chosen] % what.layer_stride if what.layer_stride else inside[chosen]
-            self.slot[chosen] = within // what.slot_stride
-            self.offset[chosen] = within % what.slot_stride + layer * what.layer_stride
+        owner = np.searchsorted(np.array(flat.bounds, dtype=np.int64), addresses, side="right") - 1
+        tables = flat.side.tables
+        places = [(*place, start) for place, start in zip(flat.owners, flat.bounds, strict=True)]
+        pools = [tables[rank].pools[pool] for rank, pool in flat.owners]
+        self.rank, self.pool, first = np.array(places, dtype=np.int64).reshape(-1, 3).T[:, owner]
+        stride = np.array([pool.slot_stride for pool in pools], dtype=np.int64)[owner]
+        inside = addresses - first
+        if not any(pool.layer_stride for pool in pools):
+            self.slot, self.offset = np.divmod(inside, stride)
+            return
+        step = np.array([pool.layer_stride for pool in pools], dtype=np.int64)[owner]
+        layered = step > 0
+        layer = np.where(layered, inside // np.maximum(step, 1), 0)
+        self.slot, within = np.divmod(inside - layer * step, stride)
+        self.offset = within + layer * step
+
+
+def place_of(flat: FlatSide, address: int) -> Place:
+    """The place of one flat address."""
+    owner = bisect_right(flat.bounds, address) - 1
+    rank, pool = flat.owners[owner]
+    what = flat.side.tables[rank].pools[pool]
+    inside = address - flat.bounds[owner]
+    before = inside - inside % what.layer_stride if what.layer_stride else 0
+    slot, offset = divmod(inside - before, what.slot_stride)
+    return Place(rank, pool, slot, before + offset)
+
+
+def gather(columns: list[np.ndarray]) -> list[tuple[int, int]]:
+    """(first index, how many) of the entries, at least one, that agree in all columns; in the order of the first."""
+    rows = np.stack(columns)
+    heads = np.flatnonzero((rows[:, 1:] != rows[:, :-1]).any(axis=0)) + 1
+    firsts = [0, *heads.tolist()]
+    # Entries that agree mostly stand together, so few are left to be looked up.
+    found: dict[tuple[int, ...], tuple[int, int]] = {}
+    for key, first, end in zip(rows[:, firsts].T.tolist(), firsts, (*firsts[1:], rows.shape[1]), strict=True):
+        known, count = found.get(tuple(key), (first, 0))
+        found[tuple(key)] = known, count + end - first
+    return list(found.values())
 
 
 class Describer:
@@ -249,6 +275,7 @@ class Describer:
         self.carried = carried
         self.due = due
         self.elected = elected
+        self._held: dict[int, set[int]] = {}
 
     def written(self, kind: Kind, where: np.ndarray, violations: list[Violation]) -> None:
         numbers = self.carried.segment[where]
@@ -269,45 +296,43 @@ class Describer:
         keys = truth.generation_keys
         located = Located(truth.generation, addresses)
         wanted = self.due[addresses]
-        bases = np.array(sorted(keys.base.values()), dtype=np.int64)
-        buffer = np.where(wanted >= 0, np.searchsorted(bases, wanted % keys.width, side="right") - 1, -1)
-        block = np.where(wanted >= 0, wanted // keys.width, -1)
+        block, offset = np.divmod(wanted, keys.width)
+        buffer = np.searchsorted(keys.starts, offset, side="right")
+        buffer[wanted < 0] = block[wanted < 0] = -1
         columns = [located.rank, located.pool, located.slot, buffer, block]
-        columns.append(numbers if numbers is not None else np.zeros_like(addresses))
-        _, first, count = np.unique(np.stack(columns), axis=1, return_index=True, return_counts=True)
-        for index, nbytes in sorted(zip(first.tolist(), count.tolist(), strict=True))[:LIMIT]:
-            violations.append(self._violation(kind, where, addresses, located, index, nbytes, numbers))
+        if numbers is not None:
+            columns.append(numbers)
+        told = gather(columns)[:LIMIT]
+        self._find_holders({int(wanted[index]) for index, _ in told if wanted[index] >= 0})
+        for index, nbytes in told:
+            violations.append(self._violation(kind, where, addresses, index, nbytes, numbers))
 
-    def _violation(self, kind, where, addresses, located, index, nbytes, numbers) -> Violation:  # type: ignore[no-untyped-def]
+    def _violation(self, kind, where, addresses, index, nbytes, numbers) -> Violation:  # type: ignore[no-untyped-def]
         address = int(addresses[index])
-        read = None
+        place = place_of(self.truth.generation, address)
+        found = read = segment = None
         if where is not None:
-            source = Located(self.truth.context, self.carried.source[where[index : index + 1]])
-            read = Place(int(source.rank[0]), int(source.pool[0]), int(source.slot[0]), int(source.offset[0]))
-        spot = Spot(
-            int(located.rank[index]),
-            int(located.pool[index]),
-            int(located.slot[index]),
-            int(located.offset[index]),
-            int(self.due[address]),
-            int(self.truth.source[self.carried.source[where[index]]]) if where is not None else None,
-            int(self.truth.owner[address]),
-            int(self.elected[address]),
-            self.writes.segments[numbers[index]] if numbers is not None else None,
-            read,
-        )
-        return describe(self.truth, kind, nbytes, spot, lambda heard: self._holders(address, heard))
+            came = int(self.carried.source[where[index]])
+            read = place_of(self.truth.context, came)
+            found = int(self.truth.source[came])
+            segment = self.writes.segments[numbers[index]]
+        due, owner, elected = (int(each[address]) for each in (self.due, self.truth.owner, self.elected))
+        spot = Spot(place.rank, place.pool, place.slot, place.offset, due, found, owner, elected, segment, read)
+        return describe(self.truth, kind, nbytes, spot, lambda heard: self._holders(due, heard))
 
-    def _holders(self, address: int, heard: tuple[int, ...]) -> tuple[int, ...]:
+    def _find_holders(self, ids: set[int]) -> None:
+        """Note the ranks whose memory holds elements of these ids somewhere."""
+        new = ids - self._held.keys()
+        if not new:
+            return
+        for each in new:
+            self._held[each] = set()
+        source, flat = self.truth.source, self.truth.context
+        where = np.flatnonzero(np.isin(source, list(new)))
+        for each, rank in zip(source[where].tolist(), Located(flat, where).rank.tolist(), strict=True):
+            self._held[each].add(rank)
+
+    def _holders(self, due: int, heard: tuple[int, ...]) -> tuple[int, ...]:
         """Paired ranks whose memory holds the due element somewhere."""
-        truth = self.truth
-        flat = truth.context
-        found = []
-        for source in heard:
-            starts = flat.starts[source]
-            if not starts:
-                continue
-            end = next((row[0] for row in flat.starts[source + 1 :] if row), flat.size)
-            if (truth.source[starts[0] : end] == self.due[address]).any():
-                found.append(source)
-        return tuple(found)
+        held = self._held[due]
+        return tuple([rank for rank in heard if rank in held])

@@ -15,14 +15,15 @@ Whole = tuple[tuple[Axis, ...], tuple[int, ...], int]
 """axes with whole-byte elements in declared order, their global lengths, bytes an element"""
 
 
-def global_axes(buffer: Buffer, bits: tuple[int, ...], tokens_per_block: int) -> list[Whole]:
+@lru_cache(maxsize=8192)
+def global_axes(buffer: Buffer, bits: tuple[int, ...], tokens_per_block: int) -> tuple[Whole, ...]:
     """The axes of each part as they are before any split."""
     pages, rows = sub_pages(buffer, tokens_per_block)
     found: list[Whole] = []
     for part, width in zip(buffer.parts, bits, strict=True):
         axes, unit = in_bytes(part.axes, width)
         found.append((axes, tuple(pages * rows if axis.is_token else axis.size for axis in axes), unit))
-    return found
+    return tuple(found)
 
 
 @lru_cache(maxsize=8192)
@@ -126,6 +127,7 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 Indices = tuple[tuple[str, int], ...]
 
 
+@lru_cache(maxsize=8192)
 def place_of_offset(
     buffer: Buffer, bits: tuple[int, ...], tokens_per_block: int, offset: int
 ) -> tuple[int, Indices, int]:

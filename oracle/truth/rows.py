@@ -24,6 +24,7 @@ class Blocks:
 
     ``first`` (blocks) is the id of a block's first byte where all its rows have one content; where
     not, ``first`` is None and ``by_token`` (blocks x tokens) says it for a row that ends there.
+    ``left`` (blocks): how many tokens there still are from the start of the block on; None where they fill all blocks.
     """
 
     requests: list[int]
@@ -32,6 +33,7 @@ class Blocks:
     owners: np.ndarray
     first: np.ndarray | None
     by_token: np.ndarray
+    left: np.ndarray | None = None
 
     def ids(self, stack: Stack) -> np.ndarray:
         """What to add to the stack's ids: (blocks, 1), or (blocks, bytes) where rows differ in content."""
@@ -46,17 +48,21 @@ def blocks_of(truth: Frame, side: str, group: int, requests: list[int]) -> Block
     keys = truth.context_keys if side == "context" else truth.generation_keys
     what = case.model.groups[group]
     size = case.side(side).tokens_per_block if what.is_paged else 1
-    counts = [-(-case.requests[r].tokens(what.length) // size) if what.is_paged else 1 for r in requests]
+    owners = np.array(requests)
+    if not what.is_paged:
+        ordinals = np.zeros_like(owners)
+        first = (keys.private + owners) * keys.ordinals * keys.width
+        return Blocks(requests, [1] * len(requests), ordinals, owners, first, first[:, None])
+    tokens = [case.requests[r].tokens(what.length) for r in requests]
+    counts = [-(-count // size) for count in tokens]
     ordinals = np.concatenate([np.arange(count) for count in counts])
-    owners = np.array(requests).repeat(counts)
-    if what.is_paged:
-        codes = [token_codes(case, r, what.length, n * size) for r, n in zip(requests, counts, strict=True)]
-        by_token = np.concatenate(codes).reshape(len(ordinals), size)
-    else:
-        by_token = (keys.private + owners)[:, None]
+    owners = owners.repeat(counts)
+    codes = [token_codes(case, r, what.length, n * size) for r, n in zip(requests, counts, strict=True)]
+    by_token = np.concatenate(codes).reshape(len(ordinals), size)
     by_token = (by_token * keys.ordinals + ordinals[:, None]) * keys.width
     first = by_token[:, 0] if bool((by_token[:, :1] == by_token).all()) else None
-    return Blocks(requests, counts, ordinals, owners, first, by_token)
+    left = np.array(tokens).repeat(counts) - ordinals * size if any(count % size for count in tokens) else None
+    return Blocks(requests, counts, ordinals, owners, first, by_token, left)
 
 
 def tails_of(
@@ -79,8 +85,9 @@ def tails_of(
         beams = range(1, slots.shape[1] + 1)
         by_token = np.array([tail_codes(truth, request, beam, ordinal, size) for beam in beams])
         by_token = (by_token * keys.ordinals + ordinal) * keys.width
+        left = np.full(len(beams), case.requests[request].prompt - ordinal * size)
         ordinals = np.full(len(beams), ordinal)
-        yield Blocks([request], [len(beams)], ordinals, np.full(len(beams), request), None, by_token), slots
+        yield Blocks([request], [len(beams)], ordinals, np.full(len(beams), request), None, by_token, left), slots
 
 
 def tail_ordinal(case: Case, side: str, group: int, request: int) -> int | None:

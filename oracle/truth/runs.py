@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,19 +71,7 @@ def place_runs(truth: Truth, writes: Writes) -> Runs:
     if not segments:
         return Runs(empty, empty, empty, empty, [], nowhere)
     numbers = np.arange(len(segments)) if real is None else np.array(real)
-    slots = np.array([len(segment.source_bases) for segment in segments])
-    runs = np.array([len(segment.runs) for segment in segments])
-    # Run k of a segment is (slot k // runs, in-slot run k % runs).
-    total = slots * runs
-    owner = np.arange(len(segments)).repeat(total)
-    within = np.arange(len(owner)) - (total.cumsum() - total)[owner]
-    slot, run = np.divmod(within, runs[owner])
-    slot += (slots.cumsum() - slots)[owner]
-    run += (runs.cumsum() - runs)[owner]
-    table = np.concatenate([segment.runs for segment in segments])
-    width = table[run, 2]
-    read = np.concatenate([segment.source_bases for segment in segments])[slot] + table[run, 0]
-    written = np.concatenate([segment.destination_bases for segment in segments])[slot] + table[run, 1]
+    owner, read, written, width = runs_of(segments)
     sources = [(segment.source_rank, segment.source_pool) for segment in segments]
     targets = [(segment.destination_rank, segment.destination_pool) for segment in segments]
     least = np.minimum(_rooms(truth.context, sources, owner, read), _rooms(truth.generation, targets, owner, written))
@@ -97,6 +86,26 @@ def place_runs(truth: Truth, writes: Writes) -> Runs:
     first = np.array([truth.context.starts[rank][pool] for rank, pool in sources])
     second = np.array([truth.generation.starts[rank][pool] for rank, pool in targets])
     return Runs(read + first[owner], written + second[owner], width, numbers[owner], outside, nowhere)
+
+
+def runs_of(segments: Sequence[Segment]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(position of its segment, source and destination offset in the pools, bytes) of every run, in plan order.
+
+    There is at least one segment.
+    """
+    slots = np.array([len(segment.source_bases) for segment in segments])
+    runs = np.array([len(segment.runs) for segment in segments])
+    # Run k of a segment is (slot k // runs, in-slot run k % runs).
+    total = slots * runs
+    owner = np.arange(len(segments)).repeat(total)
+    within = np.arange(len(owner)) - (total.cumsum() - total)[owner]
+    slot, run = np.divmod(within, runs[owner])
+    slot += (slots.cumsum() - slots)[owner]
+    run += (runs.cumsum() - runs)[owner]
+    source, destination, width = np.concatenate([segment.runs for segment in segments])[run].T
+    read = np.concatenate([segment.source_bases for segment in segments])[slot] + source
+    written = np.concatenate([segment.destination_bases for segment in segments])[slot] + destination
+    return owner, read, written, width
 
 
 def _rooms(flat: FlatSide, pools: list[tuple[int, int]], owner: np.ndarray, address: np.ndarray) -> np.ndarray:

@@ -71,7 +71,8 @@ class Stack:
     """One pool's slot of every rank in ``ranks``, for one group: n in-slot byte offsets and what each byte is.
 
     ``ids`` (ranks x n, or 1 x n where all ranks hold the same) are ids within the block, ``rows``
-    (n) the last token, in the block, of the byte's row, ``moves`` (n) whether a transfer brings it.
+    (n) the last token, in the block, of the byte's row, ``moves`` (n) whether a transfer brings it, empty where it
+    brings all of them.
     """
 
     ranks: tuple[Rank, ...]
@@ -90,9 +91,9 @@ class Stack:
 def held_layers(case: Case, side: str, stage: range, buffer: Buffer) -> tuple[int, ...]:
     """Layers of ``buffer`` that a stage holds and its instance does not lack, in ascending order."""
     instance = case.side(side)
-    layers = tuple(layer for layer in buffer.layers.ids if layer in stage)
+    layers = tuple([layer for layer in buffer.layers.ids if layer in stage])
     if instance.without:
-        layers = tuple(layer for layer in layers if not instance.lacks(layer, buffer.role))
+        layers = tuple([layer for layer in layers if not instance.lacks(layer, buffer.role)])
     return layers[:1] if buffer.first_local else layers
 
 
@@ -155,31 +156,36 @@ def stacks(
     topology = instance.topology
     stage = topology.stage_layers(ranks[0].pp)
     places = {(entry.layer, entry.role): entry for entry in table.entries if entry.group == group}
+    complete = not case.context.without and not case.generation.without
     alike: dict[tuple[Shape, int, bool], list[tuple[int, int]]] = {}
     for buffer in case.model.groups[group].buffers:
         layers = held_layers(case, side, stage, buffer)
         if not layers:
             continue
-        bits = tuple([instance.bits_of(buffer.role, part.bits) for part in buffer.parts])
-        shape = (buffer.parts, bits, *sub_pages(buffer, instance.tokens_per_block), instance.layout_of(buffer.role))
-        rules = buffer.moves
-        plain = not case.context.without and not case.generation.without and len(rules) == 1 and rules[0].layers is None
+        role = buffer.role
+        bits = tuple([instance.bits_of(role, part.bits) for part in buffer.parts])
+        shape = (buffer.parts, bits, *sub_pages(buffer, instance.tokens_per_block), instance.layout_of(role))
+        plain = complete and len(buffer.moves) == 1 and buffer.moves[0].layers is None
         moves = moves_between(case, buffer, layers[0])
         for layer in layers:
-            entry = places.get((layer, buffer.role))
+            entry = places.get((layer, role))
             if entry is not None:
                 if not plain:
                     moves = moves_between(case, buffer, layer)
-                first = base[(group, -1 if buffer.request_scope else layer, buffer.role)]
+                first = base[(group, -1 if buffer.request_scope else layer, role)]
                 alike.setdefault((shape, entry.pool, moves), []).append((entry.offset, first))
+    seats: dict[frozenset[Grid], tuple[tuple[Seat, Seat], ...]] = {}
     pieces: dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]] = {}
     for (shape, pool, moves), regions in alike.items():
-        ids, last = stored_identities(*shape, seats_of(topology, ranks, _grids(shape[0])))
+        grids = _grids(shape[0])
+        if grids not in seats:
+            seats[grids] = seats_of(topology, ranks, grids)
+        ids, last = stored_identities(*shape, seats[grids])
         regions.sort()
         where = np.array(regions)
-        offsets = (where[:, :1] + np.arange(ids.shape[1])).ravel()
+        offsets = (where[:, :1] + np.arange(len(last))).ravel()
         shifted = (ids[:, None, :] + where[:, 1:]).reshape(len(ids), -1)
-        rows = last[None, :].repeat(len(regions), axis=0).ravel()
+        rows = last if len(regions) == 1 else np.concatenate((last,) * len(regions))
         pieces.setdefault(pool, []).append((offsets, shifted, rows, moves))
     found = []
     for pool, parts in pieces.items():
@@ -188,17 +194,17 @@ def stacks(
         else:
             height = max([len(ids) for _, ids, _, _ in parts])
             ids = np.concatenate(
-                [ids if len(ids) == height else np.broadcast_to(ids, (height, ids.shape[1])) for _, ids, _, _ in parts],
-                axis=1,
+                [ids if len(ids) == height else ids.repeat(height, axis=0) for _, ids, _, _ in parts], axis=1
             )
             offsets = np.concatenate([offsets for offsets, *_ in parts])
             rows = np.concatenate([last for _, _, last, _ in parts])
         flags = [moves for *_, moves in parts]
         all_move = all(flags)
-        moves = np.ones(len(offsets), dtype=bool)
-        if not all_move:
-            moves = np.repeat(np.array(flags), [len(offsets) for offsets, *_ in parts])
+        moves = np.array(flags).repeat([len(offsets) for offsets, *_ in parts]) if not all_move else _ALL
         what = table.pools[pool]
         padded = bool(what.layer_stride) or len(offsets) < what.slot_bytes
         found.append(Stack(ranks, pool, offsets, ids, rows, moves, all_move, padded, not padded and len(parts) == 1))
     return found
+
+
+_ALL = np.ones(0, dtype=bool)

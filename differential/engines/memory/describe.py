@@ -9,7 +9,7 @@ import numpy as np
 
 from differential.engines.memory.arena import GUARD
 from differential.engines.memory.planes import Planes
-from oracle.truth.findings import LIMIT, Located, Spot, describe
+from oracle.truth.findings import LIMIT, Located, Spot, describe, gather, place_of
 from oracle.truth.verdict import Kind, Place, Violation
 
 
@@ -42,18 +42,15 @@ class Describer:
         addresses = flat[flat >= 0]
         located = Located(truth.generation, addresses)
         wanted = np.where(self.expected[inside] == self.planes.never, -1, truth.due[addresses])
-        bases = np.array(sorted(keys.base.values()), dtype=np.int64)
-        buffer = np.where(wanted >= 0, np.searchsorted(bases, wanted % keys.width, side="right") - 1, -1)
-        block = np.where(wanted >= 0, wanted // keys.width, -1)
+        block, offset = np.divmod(wanted, keys.width)
+        buffer = np.searchsorted(keys.starts, offset, side="right")
+        buffer[wanted < 0] = block[wanted < 0] = -1
         planned = self.words[inside] == self.asked[inside]
-        columns = np.stack([located.rank, located.pool, located.slot, buffer, block, planned])
-        _, first, count = np.unique(columns, axis=1, return_index=True, return_counts=True)
-        for index, nbytes in sorted(zip(first.tolist(), count.tolist(), strict=True)):
+        columns = [located.rank, located.pool, located.slot, buffer, block, planned]
+        for index, nbytes in gather(columns):
             if len(violations) >= LIMIT:
                 return
-            place = Place(
-                *(int(column[index]) for column in (located.rank, located.pool, located.slot, located.offset))
-            )
+            place = place_of(truth.generation, int(addresses[index]))
             violations.append(self._violation(kind, nbytes, place, int(inside[index]), int(wanted[index])))
 
     def _violation(self, kind: Kind, nbytes: int, place: Place, position: int, wanted: int) -> Violation:

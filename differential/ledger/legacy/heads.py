@@ -76,6 +76,7 @@ def heads_of(case: Case, layer: int) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
+@lru_cache(maxsize=4096)
 def is_head_split(case: Case, group: int | None, role: str | None) -> bool:
     """Whether ``role`` of a paged group is split by heads."""
     if group is None or not case.model.groups[group].is_paged:
@@ -122,6 +123,7 @@ def reported_heads(case: Case, side: str, stage: int) -> int:
     return 0
 
 
+@lru_cache(maxsize=4096)
 def counts_of_others(case: Case, destination: int | None, layer: int | None) -> bool:
     """Whether the heads that either rank of a pair reports are not those that it holds of this layer."""
     heads = None if layer is None else heads_of(case, layer)

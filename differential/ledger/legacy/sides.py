@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from oracle.model.case import Case, Request
 from oracle.model.instance import Instance
@@ -24,6 +25,7 @@ def divides(one: int, other: int) -> bool:
     return max(one, other) % min(one, other) == 0
 
 
+@lru_cache(maxsize=4096)
 def asked_ranks(case: Case, request: Request, destination: int) -> tuple[Rank, ...]:
     """Context ranks that exist and that ``destination`` asks, in order of their numbers.
 

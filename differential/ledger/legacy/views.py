@@ -49,14 +49,17 @@ def views(case: Case, side: str, rank: int, group: int) -> tuple[View, ...]:
     return tuple(frozenset(view) for view in buckets.values())
 
 
+@lru_cache(maxsize=4096)
 def roles(view: View) -> frozenset[str]:
     return frozenset(role for _, role in view)
 
 
+@lru_cache(maxsize=4096)
 def layers(view: View) -> frozenset[int]:
     return frozenset(layer for layer, _ in view)
 
 
+@lru_cache(maxsize=4096)
 def lacks_partner(case: Case, source: int, destination: int, group: int, layer: int, role: str) -> bool:
     """Whether the sender has (layer, role) in a view, and the receiver no view of those roles with such a layer."""
     own = next((view for view in views(case, "context", source, group) if (layer, role) in view), None)
@@ -64,6 +67,7 @@ def lacks_partner(case: Case, source: int, destination: int, group: int, layer: 
     return own is not None and not any(roles(view) == roles(own) and layers(view) & layers(own) for view in there)
 
 
+@lru_cache(maxsize=4096)
 def is_in_a_later_view(case: Case, source: int, destination: int, group: int, layer: int, role: str) -> bool:
     """Whether the receiver has (layer, role) in a view of the right roles that is not the sender's view's partner.
 

@@ -23,6 +23,11 @@ class Pages(Hashed):
         if len(self.tables) != size:
             raise InvalidCase("pages.tables", len(self.tables), f"expected one page table for each of {size} ranks")
 
+    @property
+    def identity(self) -> tuple[int, ...]:
+        """Which objects these are, as long as they are kept."""
+        return (id(self.model), id(self.instance), *map(id, self.tables))
+
     def of_rank(self, number: int) -> RankPages:
         return RankPages(self, number)
 

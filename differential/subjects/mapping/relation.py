@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
 
@@ -21,6 +20,8 @@ from oracle.model.errors import InvalidCase
 from oracle.model.pages import Entry, PageTable
 from oracle.model.writes import Refusal
 
+KEPT = 32
+"""relations that are kept"""
 FEW = 32
 """below this many runs plain Python is faster than NumPy"""
 
@@ -161,14 +162,21 @@ class Relation:
 
     def _find(self, number: int, group: int, sources: tuple[int, ...], key: int) -> GroupRuns:
         table = self.destination.tables[number]
-        tables = [(source, self._index(self.source.tables[source])) for source in sources]
+        indexes: list[tuple[dict[tuple[int, str], Entry], list[int]]] = []
+        for source in sources:
+            index = self._index(self.source.tables[source])
+            if indexes and indexes[-1][0] is index:
+                indexes[-1][1].append(source)
+            else:
+                indexes.append((index, [source]))
         rows: dict[tuple[int, int, int], tuple[list[tuple[int, int]], list[Sent]]] = {}
         unheld = ""
         for entry, geometry, where, may_lack in self._wanted_of(table, group):
-            held = [(source, index[where]) for source, index in tables if where in index]
+            held = [(source, index[where]) for index, members in indexes if where in index for source in members]
             if not held and may_lack:
                 continue
-            sent, lacking = self._elect(number, geometry, tuple([source for source, _ in held]), key)
+            holders = sources if len(held) == len(sources) else tuple([source for source, _ in held])
+            sent, lacking = self._elect(number, geometry, holders, key)
             if lacking and not unheld:
                 whole = "" if where[0] < 0 else f" of layer {entry.layer}"
                 unheld = f"{entry.role}{whole}, {lacking},"
@@ -176,18 +184,18 @@ class Relation:
                 if own is None:
                     continue
                 pools = (source, place.pool, entry.pool)
-                if pools not in rows:
-                    rows[pools] = ([], [])
-                bases, parts = rows[pools]
-                bases.append((place.offset, entry.offset))
-                parts.append(own)
+                found = rows.get(pools)
+                if found is None:
+                    found = rows[pools] = ([], [])
+                found[0].append((place.offset, entry.offset))
+                found[1].append(own)
         by_source: dict[int, tuple[PoolRuns, ...]] = {}
         for (source, pool, own_pool), (bases, parts) in rows.items():
             there = self.source.tables[source].pools[pool]
             here = table.pools[own_pool]
             runs = _place(bases, parts, there.layer_stride, here.layer_stride)
-            found = PoolRuns(group, pool, own_pool, there.slot_stride, here.slot_stride, runs)
-            by_source[source] = (*by_source.get(source, ()), found)
+            part = PoolRuns(group, pool, own_pool, there.slot_stride, here.slot_stride, runs)
+            by_source[source] = (*by_source.get(source, ()), part)
         return GroupRuns(by_source, unheld)
 
     def _index(self, table: PageTable) -> dict[tuple[int, str], Entry]:
@@ -272,10 +280,32 @@ def _place(bases: list[tuple[int, int]], parts: list[Sent], source_stride: int, 
     return merge_runs(runs, source_stride=source_stride, destination_stride=destination_stride)
 
 
-@lru_cache(maxsize=256)
-def relate(source: Pages, destination: Pages) -> Relation:
-    """The relation of two instances, one object for equal ones."""
-    return Relation(source, destination)
+class Relations:
+    """The relations of the last pairs of instances, told apart by which objects they are.
+
+    Hardly two cases have equal page tables, and to compare those would cost more than it saves.
+    """
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, ...], Relation] = {}
+
+    def __call__(self, source: Pages, destination: Pages) -> Relation:
+        """The relation of two instances: one object while it is kept, and with it what its key consists of."""
+        key = source.identity + destination.identity
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            found = self._kept[key] = Relation(source, destination)
+        return found
+
+    def cache_clear(self) -> None:
+        self._kept.clear()
+
+
+relate = Relations()
 
 
 def map_buffers(source: RankPages, destination: RankPages, *, key: int = 0) -> tuple[PoolRuns, ...]:

@@ -85,8 +85,7 @@ class Findings:
 
     def _parts(self, kind: Kind, seen: Seen) -> list[tuple[Position, int, Spot, Seen]]:
         known, cuts, visits = self.known, seen.cuts, seen.pool.visits
-        bases = np.array(sorted(known.generation_keys.base.values()), dtype=np.int64)
-        buffer = np.searchsorted(bases, cuts.ident, side="right") - 1
+        buffer = np.searchsorted(known.generation_keys.starts, cuts.ident, side="right")
         block = int(seen.pool.owners.block[seen.slot])
         code = np.full(len(buffer), -1, dtype=np.int64)
         if block >= 0 and seen.due is not None:
