@@ -96,7 +96,7 @@ PACKING = Concept("packing", 6, 6, 3, 3, 9, 2)
 SHARED_PREFIX = Concept("shared_prefix", 8, 3, 3)
 SHARED_BLOCKS = Number("shared_blocks")
 SHARED_ROWS = Concept("shared_rows", 30, 20)
-CHUNKS = Concept("chunks", 10, 7, 3)
+CHUNKS = Concept("chunks", 12, 8, 4)
 CHUNK_ENDS = (Number("first_chunk_end"), Number("second_chunk_end"), Number("third_chunk_end"))
 PROMPT_BLOCKS = tuple(Concept(f"prompt_blocks_{i}", 22, 36, 20, 8, 3) for i in range(MOST_REQUESTS))
 PROMPT_ROWS = tuple(Concept(f"prompt_rows_{i}", 30, 25, 15) for i in range(MOST_REQUESTS))
@@ -109,10 +109,10 @@ OF_KIND = tuple(Number(f"kind_number_{i}") for i in range(KIND_NUMBERS))
 LENGTH_BLOCKS = tuple(Concept(f"length_blocks_{i}", 30, 20, 6) for i in range(MOST_REQUESTS))
 LENGTH_ROWS = tuple(Concept(f"length_rows_{i}", 30, 25, 15) for i in range(MOST_REQUESTS))
 
-# ---- cache states, see strategies.states. What supplies something in place of another number stands before it: several
-# beams need V1 and sinks need V2, and what a receiver reached beyond the prompt is a reserve.
-BEAMS = Concept("beams", 3, 5, 1.5)
-TAILS = Concept("tails", 35, 10, 10, 10, 5, 5, 4)
+# ---- cache states, see strategies.states. What supplies something in place of another number stands before it: what a
+# receiver reached beyond the prompt makes it a reserve. Beams are read where both managers are V1.
+BEAMS = Concept("beams", 17, 28, 14)
+TAILS = Concept("tails", 35, 10, 10, 10, 6, 6, 8)
 SINKS = Concept("sinks", 4, 2, 2)
 CHUNKS_ANYWHERE = Concept("chunks_anywhere", 16)
 CONTEXT_REACHED = Concept("context_reached", 9, 3, 2, 2, 1.5, 1, 1)
@@ -127,8 +127,8 @@ GENERATION_RESERVE = Concept("generation_reserve", 9, 7, 5, 4, 3)
 CONTEXT_SCRATCH = Concept("context_scratch", 5, 3, 7)
 GENERATION_SCRATCH = Concept("generation_scratch", 3, 2, 4)
 LOOK_AHEAD = Concept("look_ahead", 22, 14)
-CONTEXT_MANAGER = Concept("context_manager", 34)
-GENERATION_MANAGER = Concept("generation_manager", 34)
+CONTEXT_MANAGER = Concept("context_manager", 42)
+GENERATION_MANAGER = Concept("generation_manager", 42)
 
 WIDTH = len(_SHAPE)
 """Numbers of a case."""
@@ -149,32 +149,40 @@ MAY_MEET = (
 )
 """Concepts that are drawn to meet in pairs; those not among them are common anyway, or a matter of the kind."""
 
-STATES_MAY_MEET = (BEAMS, CONTEXT_REACHED, GENERATION_DRAFTS, REUSED[0], CONTEXT_MANAGER, GENERATION_MANAGER)
+STATES_MAY_MEET = (CONTEXT_REACHED, GENERATION_DRAFTS, REUSED[0], CONTEXT_MANAGER, GENERATION_MANAGER)
 """Those of cache states."""
 
 WINDOWS_MAY_MEET = (SINKS, GENERATION_RESERVE, CONTEXT_SCRATCH)
 """Those that are about windows, for kinds that place some."""
 
 
+_EVER = MAY_MEET + STATES_MAY_MEET + WINDOWS_MAY_MEET
+_ON = round(255 * (BOTH_MUST_MEET / (1 - 1 / len(_EVER))) ** 0.5)
+"""Bytes that switch a feature on."""
+
+
 class Meeting:
     """Which of ``concepts`` may meet: the one that each byte selects, None for none.
 
-    Either of two bytes alone switches one on, so a pair shrinks to one.
+    Either of two bytes alone switches one on, so a pair shrinks to one. A byte selects the same concept whatever else
+    may meet, so that it stays when the kind is lowered.
     """
 
     __slots__ = ("by_byte", "concepts")
 
     def __init__(self, concepts: tuple[Concept, ...]) -> None:
         self.concepts = concepts
-        differ = 1 - 1 / len(concepts)
-        on = round(255 * (BOTH_MUST_MEET / differ) ** 0.5)
-        chosen = [concepts[number * len(concepts) // on] for number in range(on)]
-        self.by_byte: tuple[Concept | None, ...] = (None, *chosen, *(None,) * (255 - on))
+        chosen = [self._selected(number) for number in range(_ON)]
+        self.by_byte: tuple[Concept | None, ...] = (None, *chosen, *(None,) * (255 - _ON))
+
+    def _selected(self, number: int) -> Concept:
+        concept = _EVER[number * len(_EVER) // _ON]
+        return concept if concept in self.concepts else self.concepts[number % len(self.concepts)]
 
 
 WITHOUT_STATES = Meeting(MAY_MEET)
 WITH_STATES = Meeting(MAY_MEET + STATES_MAY_MEET)
-WITH_WINDOWS = Meeting(MAY_MEET + STATES_MAY_MEET + WINDOWS_MAY_MEET)
+WITH_WINDOWS = Meeting(_EVER)
 
 
 class Numbers:

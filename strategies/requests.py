@@ -80,11 +80,10 @@ def _content(numbers: Numbers, contents: list[Content], shared: int, prompt: int
 def _chunks(numbers: Numbers, grid: Grid) -> int:
     """In how many places the prefill of a request is cut.
 
-    None where stages or context parallelism let no legacy sender do so, but for a few cases with states, and none
-    where several beams must be.
+    None where stages or context parallelism let no legacy sender do so, but for a few cases with states.
     """
     chunks = numbers(n.CHUNKS)
-    if not chunks or (numbers.must_meet(n.BEAMS) and not numbers.must_meet(n.CHUNKS)):
+    if not chunks:
         return 0
     context, generation = grid.context, grid.generation
     if context.pp == context.cp == generation.cp == 1 or (numbers.states and numbers(n.CHUNKS_ANYWHERE)):

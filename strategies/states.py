@@ -60,26 +60,25 @@ def draw_states(
     cached = _prefixes(numbers, n.CACHED, windows, sizes[1], requests, places)
     if not numbers.states:
         return model, tuple(map(_with_prefix, requests, cached)), (UNMANAGED, UNMANAGED)
-    beams = _beams(numbers, windows, topologies, requests[0])
-    if windows and beams == 1:
+    if windows:
         model = _with_sinks(numbers, model, sizes[0])
         windows = windows_of(model)
     with_sinks = any(group.sinks for group in windows)
-    versions = ["v1" if beams > 1 or (numbers(each) and not with_sinks) else "v2" for each in _MANAGER]
+    versions = ["v1" if numbers(each) and not with_sinks else "v2" for each in _MANAGER]
+    beams = _beams(numbers, versions, topologies, requests[0])
     reserves = [_reserve(numbers(_RESERVE[side]), sizes[side]) if windows else 0 for side in (0, 1)]
     reused = _prefixes(numbers, n.REUSED, windows, sizes[0], requests, places)
     states: list[list[SideState]] = []
     for side, prefixes in enumerate((reused, cached)):
         size, reserve, own = sizes[side], reserves[side], []
-        for index, (request, prefix) in enumerate(zip(requests, prefixes, strict=True)):
+        for index, (place, request, prefix) in enumerate(zip(places, requests, prefixes, strict=True)):
             if beams > 1 and not index:
                 own.append(_of_beams(numbers, side, request.prompt, prefix, size, reserve, windows, beams))
-            elif index < 2:
-                # What a request has is no matter of its place: the second has the states of the other side.
-                window = windows[0].window if windows else 0
-                own.append(_of_one(numbers, (side + index) % 2, request.prompt, prefix, size, reserve, window))
             else:
-                own.append(_state(prefix))
+                # Requests of a case are to differ: the one at the second place has the states of the other side.
+                whose = (side + place) % 2
+                window = windows[0].window if windows else 0
+                own.append(_of_one(numbers, whose, request.prompt, prefix, size, reserve, window))
         states.append(own)
     chunked = any(request.cuts for request in requests)
     managed = (
@@ -189,25 +188,16 @@ def _of_beams(
     reached = 0
     if option := numbers(_REACHED[side]):
         reached = prompt + _beyond(option, -prompt % size, size, reserve, windows[0].window or 0 if windows else 0)
-        if _drops(windows, reached, size, reserve):
+        if any(reached - group.window - reserve >= size for group in windows):  # type: ignore[operator]
             reached = 0
-    tails = min(beams - 1, _TAILS[numbers(n.TAILS)][side])
-    if tails and not reached and prompt % size == 0:
-        # Beams share a prompt that fills its blocks: the first token behind it sets them apart.
-        reached = 0 if _drops(windows, prompt + 1, size, reserve) else prompt + 1
-    return _state(prefix, reached=reached, tails=tails if reached or prompt % size else 0)
+    # Beams share a prompt that fills its blocks until a token behind it sets them apart.
+    tails = min(beams - 1, _TAILS[numbers(n.TAILS)][side]) if reached or prompt % size else 0
+    return _state(prefix, reached=reached, tails=tails)
 
 
-def _drops(windows: tuple[LayerGroup, ...], reached: int, size: int, reserve: int) -> bool:
-    """Whether V1 lets go of a block of a sequence that reached so many tokens."""
-    return any(reached - group.window - reserve >= size for group in windows)  # type: ignore[operator]
-
-
-def _beams(
-    numbers: Numbers, windows: tuple[LayerGroup, ...], topologies: tuple[Topology, Topology], request: Request
-) -> int:
-    """The beams of the first request: one with context parallelism, chunks or sinks."""
-    if any(topology.cp > 1 for topology in topologies) or request.cuts or any(group.sinks for group in windows):
+def _beams(numbers: Numbers, versions: list[str], topologies: tuple[Topology, Topology], request: Request) -> int:
+    """The beams of the first request: one without V1 on both sides, with context parallelism or with chunks."""
+    if versions != ["v1", "v1"] or request.cuts or any(topology.cp > 1 for topology in topologies):
         return 1
     return 1 + numbers(n.BEAMS)
 

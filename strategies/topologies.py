@@ -123,8 +123,6 @@ def draw_grid(numbers: Numbers, kind: Kind) -> Grid:
         # A chunked prefill needs one stage on the context side, and no Helix.
         context_pp = context_pp if numbers.must_meet(n.CONTEXT_STAGES) else 1
         helix = helix if numbers.must_meet(n.HELIX) else 0
-    if numbers.must_meet(n.BEAMS) and not numbers.must_meet(n.HELIX):
-        helix = 0  # context parallelism has one beam
     context_tp, context_dp = _tensor(numbers, n.CONTEXT_TP, context_dp, n.CONTEXT_DP)
     generation_tp, generation_dp = _tensor(numbers, n.GENERATION_TP, generation_dp, n.GENERATION_DP)
     # NO_DIVISOR, HELIX_WITH_DP and HELIX_TWICE are for instances that cannot be paired, or by one subject alone. They

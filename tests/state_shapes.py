@@ -121,9 +121,9 @@ def overhang(case: Case) -> bool:
 
 @shape("I3: more blocks for drafts than the manager reports")
 def drafts_undercounted(case: Case) -> bool:
+    size = size_of(case)
     return any(
-        end
-        and -(-(request.prompt + state.drafts) // size_of(case)) > -(-(request.prompt + state.extra) // size_of(case))
+        end and -(-(request.prompt + state.drafts) // size) > -(-(request.prompt + state.extra) // size)
         for request, _, end in windows(case)
         for state in (request.context, request.generation)
     )
@@ -253,7 +253,7 @@ def unequal_tails(case: Case) -> bool:
 @shape("X5: tails behind a prompt that fills its blocks")
 def tails_past_the_prompt(case: Case) -> bool:
     return any(
-        request.prompt % size_of(case) == 0 and request.context.tails and request.generation.tails
+        request.prompt % size_of(case) == 0 and (request.context.tails or request.generation.tails)
         for request in case.requests
     )
 

@@ -1,4 +1,4 @@
-"""Drawn cache states: every shape that a known failure needs is reached, sides differ, and few requests lose a block."""
+"""Drawn cache states: each shape that a known failure needs is reached, sides differ, few requests lose a block."""
 
 from __future__ import annotations
 
@@ -132,9 +132,9 @@ def test_every_value_of_every_field_occurs() -> None:
         assert {None, 0, 1, 2, 3, 4, 8} <= seen[f"{side} scratch"]
         assert {1, 2, 3, 4, 5, 7, 8, 9, 17} <= seen[f"{side} reserve"]
         assert seen[f"{side} tails"] == {0, 1, 2, 3}
-        assert {*range(6), 8, 9} <= seen[f"{side} extra"]
-        assert {*range(6), 8, 9, 16} <= seen[f"{side} drafts"]
-        assert {*range(6), 8, 9} <= seen[f"{side} reached"] and max(seen[f"{side} reached"]) > 16
+        assert {*range(6), 8} <= seen[f"{side} extra"]
+        assert {*range(6), 8, 16} <= seen[f"{side} drafts"]
+        assert {*range(6), 8} <= seen[f"{side} reached"] and max(seen[f"{side} reached"]) > 16
 
 
 # ---- that it is not the same on both sides, and not of one request
