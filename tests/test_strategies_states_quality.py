@@ -1,4 +1,4 @@
-"""What failures of cache states shrink to: the one number that matters, three tokens a block and four blocks at most."""
+"""What failures of cache states shrink to: the one number that matters, in at most four blocks of three tokens."""
 
 from __future__ import annotations
 
