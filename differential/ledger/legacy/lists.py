@@ -36,6 +36,12 @@ def listed_blocks(case: Case, request: int, group: int) -> list[list[int]]:
     return [_ordinals(case, request, group, table) for table in found if table is not None]
 
 
+def strided_lists(case: Case, request: int, group: int) -> dict[int, list[int]]:
+    """The blocks that ranks of the sender list, by their context-parallel coordinate."""
+    found = [(rank.rank.cp, rank.blocks.get((request, group))) for rank in gather_facts(case).context]
+    return {own: _ordinals(case, request, group, table) for own, table in found if table is not None}
+
+
 def offered_blocks(case: Case, request: int, group: int, destination: int) -> list[list[int]]:
     """The blocks that each context rank offers to ``destination``; under Helix every cp-th of its list."""
     lists = listed_blocks(case, request, group)
@@ -50,12 +56,14 @@ def has_gap(ordinals: list[int], stride: int, blocks: int) -> bool:
     return bool(ordinals) and len(range(ordinals[0], blocks, stride)) > len(ordinals)
 
 
-def _sent_for(case: Case, request: int, group: int, offered: list[int], asked: list[int]) -> dict[int, int]:
-    """Block of the receiver -> block that the suffix sender sends for it, of a group with a window."""
+def sent_for(case: Case, request: int, group: int, offered: list[int], asked: list[int]) -> dict[int, int]:
+    """Block of the receiver -> block that the suffix sender sends for it, where it does not refuse.
+
+    Without a window, a receiver that lists more is refused.
+    """
     window, blocks = case.model.groups[group].window, block_count(case, request, group)
-    assert window is not None
     tokens = case.requests[request].tokens(case.model.groups[group].length)
-    first = max(0, (tokens + 1 - window) // case.context.tokens_per_block)
+    first = 0 if window is None else max(0, (tokens + 1 - window) // case.context.tokens_per_block)
     asked = asked[max(0, len(asked) - len(offered)) :]
     starts = [max(blocks - len(listed), first) for listed in (offered, asked)]
     kept = [listed[max(starts) - start :] for listed, start in zip((offered, asked), starts, strict=True)]
@@ -78,7 +86,7 @@ def is_misplaced(case: Case, difference: ByteDifference) -> bool:
     asked = asked_blocks(case, request, group, difference.destination)
     held = any(block in listed for listed in listed_blocks(case, request, group))
     for offered in offered_blocks(case, request, group, difference.destination):
-        sent = _sent_for(case, request, group, offered, asked).get(block)
+        sent = sent_for(case, request, group, offered, asked).get(block)
         if sent != block and bool(second) == (sent is not None) and bool(first) == (held and block in asked):
             return True
     return False
@@ -98,7 +106,7 @@ def is_of_another_block(case: Case, violation: Violation) -> bool:
         return False
     asked = asked_blocks(case, request, group, destination)
     offers = offered_blocks(case, request, group, destination)
-    sent = [_sent_for(case, request, group, offered, asked) for offered in offers]
+    sent = [sent_for(case, request, group, offered, asked) for offered in offers]
     if violation.kind is Kind.MISSING:
         return violation.ordinal is not None and any(violation.ordinal not in each for each in sent)
     due, found = violation.due, violation.found
