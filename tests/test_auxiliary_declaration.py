@@ -37,7 +37,7 @@ def test_only_whole_buffers_of_the_request_on_all_layers_may_be_native_only() ->
     whole = "tokens @ 0..1 : D(4) ; 8 ; request ; first_local"
     for text, argument in (
         ("tokens @ 0..1 : D(4) ; 8", "not request-wide"),
-        ("tokens @ 0..1 : D(4) ; 8 ; request", "not request-wide"),
+        ("tokens @ 0 : D(4) ; 8 ; request", "not request-wide"),
         ("tokens @ 0..1 : H(4).heads ; 8 ; request ; first_local", "split"),
         ("tokens @ 0..1 : D(4) ; 8 ; request ; first_local ; never", "move"),
     ):

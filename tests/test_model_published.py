@@ -294,7 +294,7 @@ def test_fp4_mla_has_six_sizes_two_of_them_derived(rewind: int) -> None:
                 buffer("mla_hp_tail", "0..1", payload(16 + rewind, "R"), payload(576), bits=16, ids=(2, 1)),
                 window=16 + rewind,
             ),
-            paged("fallback", buffer("key", [2], tokens(), payload(576), bits=16), window=1 << 20),
+            paged("fallback", buffer("key", [2], tokens(), payload(576), bits=16, ids=(2, 0)), window=1 << 20),
         ),
     )
     table = packed(model)

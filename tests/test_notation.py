@@ -63,6 +63,7 @@ def parts(draw: st.DrawFn, token: Axis | None) -> Part:
     else:
         bits = draw(st.sampled_from([1, 2, 4, 8, 12, 16, 32, 64]))
     if token is not None:
+        made = [axis for axis in made if axis.name != "R"]
         made.insert(draw(st.integers(0, max(len(made) - 1, 0))), token)
     if not made or made[-1].is_token:
         bits = 16
@@ -93,7 +94,7 @@ def buffers(draw: st.DrawFn) -> Buffer:
         sub_rows,
         expansion,
         request_scope,
-        request_scope and draw(st.booleans()),
+        request_scope and (len(layers) > 1 or draw(st.booleans())),
         draw(st.just((1, 0)) | st.tuples(st.integers(1, 9), st.integers(0, 9))),
         alias,
     )

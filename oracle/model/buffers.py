@@ -23,6 +23,8 @@ class Part(Hashed):
         names = [axis.name for axis in self.axes]
         if len(set(names)) != len(names):
             raise InvalidCase("part.axes", names, "expected distinct axis names")
+        if "R" in names and self.token_axis:
+            raise InvalidCase("part.axes", names, "ring rows R are of the request and have no token axis T")
 
     @property
     def token_axis(self) -> Axis | None:
@@ -150,6 +152,9 @@ class Buffer(Hashed):
             raise InvalidCase(f"{where}.parts", self.role, "sub-pages and several parts need a token axis in each part")
         if self.first_local and not self.request_scope:
             raise InvalidCase(f"{where}.first_local", True, "only a request-wide role may sit on the first local layer")
+        if self.request_scope and not self.first_local and len(self.layers) > 1:
+            accepted = "a request-wide role is its own key: expected one layer, or first_local"
+            raise InvalidCase(f"{where}.layers", str(self.layers), accepted)
         if len(self.ids) != 2 or self.ids[0] < 1 or not self.ids[1] >= 0:
             raise InvalidCase(f"{where}.ids", self.ids, "expected (mul >= 1, add >= 0)")
         if self.alias is not None:
@@ -164,6 +169,10 @@ class Buffer(Hashed):
         """Tokens that share a row; 0 without a token axis."""
         axis = self.parts[0].token_axis
         return axis.tokens_per_row if axis else 0
+
+    def id_on(self, layer: int) -> int:
+        """The virtual layer id under which a manager registers layer ``layer``."""
+        return self.ids[0] * layer + self.ids[1]
 
     def move_on(self, layer: int) -> Move:
         """The first move rule that names ``layer``."""
@@ -302,9 +311,35 @@ class Model(Hashed):
                             raise InvalidCase(
                                 f"buffer {buffer.role}.move", (layer, name), "derived from a role that does not move"
                             )
+        self._check_ids(keys)
         for layer in self.draft:
             if layer >= self.layers:
                 raise InvalidCase("model.draft", layer, f"the model has {self.layers} layers")
+
+    def _check_ids(self, keys: set[tuple[int | None, str]]) -> None:
+        """No two layers of a role are registered under one id, and no alias layer of a role has bytes or another owner.
+
+        ``keys``: every (layer, role) with bytes, request-wide roles without their layer.
+        """
+        registered: dict[tuple[int, str], int] = {}
+        buffers = [buffer for group in self.groups for buffer in group.buffers]
+        for buffer in buffers:
+            for layer in buffer.layers:
+                key = (buffer.id_on(layer), buffer.role)
+                if key in registered:
+                    accepted = f"layer {registered[key]} of the role has that id: expected each (layer id, role) once"
+                    raise InvalidCase(f"buffer {buffer.role}.ids", key[0], accepted)
+                registered[key] = layer
+        read: set[tuple[int, str]] = set()
+        for buffer in buffers:
+            for layer in buffer.alias or ():
+                where = f"buffer {buffer.role}.alias"
+                if (layer, buffer.role) in keys or (buffer.id_on(layer), buffer.role) in registered:
+                    accepted = "another buffer of the role has bytes there: expected a layer without any"
+                    raise InvalidCase(where, layer, accepted)
+                if (layer, buffer.role) in read:
+                    raise InvalidCase(where, layer, "another buffer of the role has that alias: expected one owner")
+                read.add((layer, buffer.role))
 
     def group_index(self, name: str) -> int:
         for index, group in enumerate(self.groups):
