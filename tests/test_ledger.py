@@ -170,7 +170,8 @@ def test_a_planted_fault_is_never_taken_for_a_known_difference(seed: int) -> Non
             continue
         for name in faults.names():
             fault = faults.find_fault(name)
-            for base in plans if fault.applies(case) else ():
+            # Wrong steps of other encodings are not ones of either of these two.
+            for base in (base for base in plans if fault.base in ("", base)) if fault.applies(case) else ():
                 spoiled = fault.wrap(find_subject(base)).plan(case, facts)
                 spoils = compare(case, plans[base], spoiled)
                 if spoils.identical or spoils.refusals:

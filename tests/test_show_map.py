@@ -321,6 +321,11 @@ def test_show_of_what_passes_has_no_map(shell: Shell, tmp_path: Path) -> None:
     assert "bytes  " not in out and "near  " not in out
 
 
+def refuse(case: Case, facts: object) -> Refusal:
+    """A sender that serves nobody."""
+    return Refusal("closed", "it is always closed")
+
+
 @pytest.mark.parametrize(
     ("fault", "case", "reason"),
     [
@@ -330,9 +335,7 @@ def test_show_of_what_passes_has_no_map(shell: Shell, tmp_path: Path) -> None:
 )
 def test_where_there_is_no_map_the_reason_is_said(fault: str, case: Case | None, reason: str) -> None:
     if case is None:
-        refuses = Trial(Judged(("native",)))(
-            replace(heads(1, 1, 1), context=replace(heads(1, 1, 1).context, layout="NHD"), native=None), carry=False
-        )
+        refuses = Trial(Judged((f"{__name__}:refuse",)))(heads(1, 1, 1), carry=False)
         assert map_failure(refuses, "optional") == "not shown: no byte is wrong by itself"
         return
     judgement = Trial(Judged(("mapping",), fault=fault))(case, carry=False)

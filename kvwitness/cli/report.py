@@ -11,15 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from kvwitness.cli.compared import plain_compared, tell_compared
-from kvwitness.cli.output import STYLES, write_lines, write_text
+from kvwitness.cli.output import STYLES, fits, write_lines, write_text
 from kvwitness.search import Report
 from kvwitness.tally import Spread, Tally
 from kvwitness.trial import Failure
 from kvwitness.words import count, in_bytes, in_seconds, joined, short
 from strategies.scope import describe
-
-TABLE_WIDTH = 108
-"""Columns below which the table becomes lines."""
 
 STATED = {"all": "with cache states", "none": "without cache states"}
 """What random cases have, by ``--states``."""
@@ -33,8 +30,9 @@ def tell_report(to: Console, report: Report) -> None:
     to.print()
     _tell_bounds(to, report)
     to.print()
-    if to.width >= TABLE_WIDTH:
-        to.print(_table(report))
+    table = _table(report)
+    if fits(to, table):
+        to.print(table)
         sized = "random cases" if report.random_cases else "scope"
         write_text(to, f"ranks of both sides, layers, blocks: least/median/most of the {sized}")
     else:
