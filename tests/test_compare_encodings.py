@@ -11,14 +11,19 @@ import pytest
 from differential.compare import FIRST, SECOND, RefusalDifference, Unsaid, compare
 from differential.ledger import check_case
 from differential.managers.tables import gather_facts
-from differential.subjects.registry import find_subject
+from differential.subjects.registry import FunctionSubject, find_subject
 from kvwitness.difference import describe_comparison
 from kvwitness.settings import Judged
 from kvwitness.tally import Compared
 from kvwitness.trial import Trial
 from oracle.model.case import Case, Native, Request, SideState
 from oracle.model.codec import encode_file
-from oracle.model.encodings import BEAM_TAILS, SINKS_BEFORE_A_GAP, WINDOW_WITH_CONTEXT_PARALLELISM
+from oracle.model.encodings import (
+    BEAM_TAILS,
+    CHUNKS_WITH_CONTEXT_PARALLELISM,
+    SINKS_BEFORE_A_GAP,
+    WINDOW_WITH_CONTEXT_PARALLELISM,
+)
 from oracle.model.writes import Refusal, Writes
 from tests.face import Shell
 from tests.small_cases import case_of, group
@@ -85,6 +90,19 @@ def test_a_refusal_is_a_difference_where_the_subject_reads_tables() -> None:
     plans = MAPPING.plan(case, facts), ANCHORS.plan(case, facts)
     assert len(compare(case, *plans).refusals) == 1
     assert len(compare(case, *plans, encodings=("anchors", "tables")).refusals) == 1
+
+
+def test_who_serves_chunks_with_context_parallelism_rightly_passes_beside_the_mapping_that_refuses() -> None:
+    """Two blocks of two tokens, sent in two chunks to two context-parallel ranks."""
+    case = case_of(KEY, "tp1", "tp1 cp2", requests=(Request(0, 4, cuts=(2,)),))
+    whole = replace(case, requests=(Request(0, 4),))
+    served = MAPPING.plan(whole, gather_facts(whole))
+    other = FunctionSubject("other", lambda case, facts: served)
+    (settled,) = compared(case, MAPPING, other)
+    assert settled.verdict == "cannot say"
+    assert settled.open.unsaid == (Unsaid(FIRST, CHUNKS_WITH_CONTEXT_PARALLELISM, 0),)
+    half = FunctionSubject("half", lambda case, facts: replace(served, segments=served.segments[:1]))
+    assert not check_case(case, (MAPPING, half)).result.verdicts["half"]
 
 
 def test_other_differences_stay_beside_what_cannot_be_said() -> None:

@@ -108,9 +108,16 @@ def test_helix_senders_meet_a_whole_receiver() -> None:
     assert {s.source_rank: len(s.source_bases) for s in writes.segments} == {0: 3, 1: 2}
 
 
-def test_chunks_of_helix_receivers_are_cut_by_ordinal() -> None:
-    case = case_of(keys_only(1), Topology(), Topology(1, (1,), 2), Request(0, 10, cuts=(6,)))
-    assert sent(case) == {(0, 0, 0): same(0, 2), (0, 1, 0): same(1), (0, 0, 1): same(4), (0, 1, 1): same(3)}
+@pytest.mark.parametrize("sizes", [(1, 2), (2, 1), (2, 2)])
+def test_chunks_to_or_from_context_parallel_ranks_refuse_their_request_alone(sizes) -> None:
+    sides = [Topology(1, (1,), size) for size in sizes]
+    model = keys_only(1)
+    writes = plan_of(case_of(model, *sides, Request(0, 2, cuts=(1,)), tokens=1))
+    assert [(each.code, each.request) for each in writes.refusals] == [("chunks_with_context_parallelism", 0)]
+    assert not writes.segments
+    assert not plan_of(case_of(model, *sides, Request(0, 2), tokens=1)).refusals
+    # The only slice has all blocks where no cut ends one.
+    assert not plan_of(case_of(model, *sides, Request(0, 2, cuts=(1,)), tokens=2)).refusals
 
 
 # I1, I2: what lies behind the prompt is not the prompt.

@@ -253,9 +253,9 @@ def test_helix_ranks_without_a_block_complete_with_nothing() -> None:
         assert verdict_of(case, name)
 
 
-def test_chunks_with_context_parallelism_may_be_refused() -> None:
+def test_chunks_with_context_parallelism_are_refused_in_every_encoding() -> None:
     case = state_case(16, 4, cp=2, cuts=(8,))
-    for name in ENCODED[1:]:
+    for name in ENCODED:
         assert codes_of(case, name) == ["chunks_with_context_parallelism"]
         assert verdict_of(case, name)
 

@@ -1,6 +1,7 @@
 """What one encoding of block lists cannot say and another can: no difference between those who use them.
 
-A refusal for it counts only where truth agrees that the state is such a one.
+A refusal for it counts only where truth agrees that the state is such a one. Chunks with context
+parallelism count here too: tables could say them, yet refusing them is right for all.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ Encodings = tuple[Encoding, Encoding]
 
 def set_apart(case: Case, comparison: Comparison, encodings: Encodings) -> Comparison:
     """``comparison`` without the differences that follow from ``encodings``; they are told as ``unsaid``."""
-    if encodings == ("tables", "tables") or comparison.identical:
+    tables = encodings == ("tables", "tables")
+    if comparison.identical or (tables and not comparison.refusals):
         return comparison
     unsaid: dict[Unsaid, None] = {}
     refusals: list[RefusalDifference] = []
@@ -31,7 +33,7 @@ def set_apart(case: Case, comparison: Comparison, encodings: Encodings) -> Compa
             refusals.append(refusal)
     written: list[ByteDifference] = []
     for difference in comparison.bytes:
-        if (tails := _tails(case, difference, encodings)) is None:
+        if tables or (tails := _tails(case, difference, encodings)) is None:
             written.append(difference)
         else:
             unsaid[tails] = None

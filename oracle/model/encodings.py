@@ -1,7 +1,8 @@
 """The three encodings of "ordinal -> slot", and what two of them cannot say (spec: blocks, three encodings).
 
 A subject names its encoding. Where a state cannot be said in it, refusing the request with one of
-``CODES`` is right; whether the state is such a one, truth decides on its own.
+``CODES`` is right; whether the state is such a one, truth decides on its own. Chunks with context
+parallelism are no matter of words: every encoding refuses them, and who serves them rightly does no wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CODES: dict[str, tuple[tuple[Encoding, ...], str]] = {
     SINKS_BEFORE_A_GAP: (("anchors", "suffix"), "sinks stay in front of blocks that left the window"),
     HOLE_IN_A_LIST: (("anchors", "suffix"), "a given list lacks a block in front of one that it has"),
     WINDOW_WITH_CONTEXT_PARALLELISM: (("anchors",), "context-parallel ranks, and a window that has left blocks behind"),
-    CHUNKS_WITH_CONTEXT_PARALLELISM: (("anchors", "suffix"), "chunks, and context parallelism on either side"),
+    CHUNKS_WITH_CONTEXT_PARALLELISM: (ENCODINGS, "chunks, and context parallelism on either side"),
     TAIL_COUNTS_DIFFER: (("anchors", "suffix"), "the sides have unequal numbers of beam tails"),
     TAILS_NOT_TOLD_APART: (("suffix",), "how many entries of a list are beam tails does not follow from its length"),
 }

@@ -40,7 +40,8 @@ def judge(
     judges who sends each byte and which pairs the plan names; ``own`` leaves both to the
     comparison, and has to bring what is native only. ``encoding``: how block lists reached the
     subject; those other than ``tables`` carry beam tails, and cannot say every state. A right refusal
-    passes; see ``oracle.truth.verdict`` for the kinds of violation.
+    passes, and so does a plan that serves in chunks to or from context-parallel ranks, where refusing is
+    the rule, if its every byte is right; see ``oracle.truth.verdict`` for the kinds of violation.
     """
     check_options(padding, election, encoding)
     truth = truth_of(case, padding, with_tails=encoding != "tables")

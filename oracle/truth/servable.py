@@ -38,7 +38,8 @@ def right_refusals(frame: Frame) -> tuple[tuple[str, ...], dict[int, str]]:
     }
     topologies = (frame.case.context.topology, frame.case.generation.topology)
     if any(topology.cp > 1 for topology in topologies):
-        # Chunks of a context-parallel transfer may be served or refused (spec: blocks, decisions).
+        # Chunks of a context-parallel transfer are refused (spec: blocks, decisions): that right bytes come
+        # all the same is no fault of bytes, so the judge takes both answers.
         for request, asked in enumerate(frame.case.requests):
             if asked.cuts:
                 lost.setdefault(request, f"it is sent in {len(asked.cuts) + 1} chunks with context parallelism")

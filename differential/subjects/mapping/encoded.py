@@ -11,11 +11,11 @@ from differential.managers.anchors import Anchors
 from differential.managers.extents import Extent, extent_of
 from differential.managers.facts import Chunk
 from differential.managers.holdings import Holdings, holdings_of
-from differential.managers.spans import Aligned, Inexpressible, Span
+from differential.managers.spans import Aligned, Span
 from differential.managers.suffix import Suffix, Suffixes
 from differential.subjects.mapping.blocks import Shared, by_holders, stale_end
 from oracle.model.case import Case
-from oracle.model.encodings import CHUNKS_WITH_CONTEXT_PARALLELISM, Encoding
+from oracle.model.encodings import Encoding
 
 WHOLE = Chunk(0, 0, True)
 """a group that does not go in chunks"""
@@ -53,13 +53,9 @@ class EncodedBlocks:
         last = len(self.chunks) - 1
         if not last:
             return [(0, WHOLE)]
-        context, generation = self.case.context, self.case.generation
-        if context.topology.cp > 1 or generation.topology.cp > 1:
-            reason = f"{last + 1} chunks with context-parallel sizes {context.topology.cp} and {generation.topology.cp}"
-            raise Inexpressible(CHUNKS_WITH_CONTEXT_PARALLELISM, reason)
         declared = self.case.model.groups[group]
         prompt = self.case.requests[self.number].prompt
-        if declared.length != "prompt" or stale_end(declared, prompt, context.tokens_per_block):
+        if declared.length != "prompt" or stale_end(declared, prompt, self.case.context.tokens_per_block):
             return [(last, WHOLE)]
         return list(enumerate(self.chunks))
 

@@ -16,7 +16,7 @@ from differential.subjects.mapping.relation import PoolRuns, Relation, relate
 from differential.subjects.protocol import Election
 from oracle.model.buffers import LayerGroup
 from oracle.model.case import Case
-from oracle.model.encodings import ENCODINGS, Encoding
+from oracle.model.encodings import CHUNKS_WITH_CONTEXT_PARALLELISM, ENCODINGS, Encoding
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Pair, Refusal, Segment, Writes
 
@@ -48,7 +48,8 @@ class Mapping:
 
         Blocks that fewer sources hold make a segment of their own, for the election is another. A
         ``Refusal`` answers a pair of instances that cannot be served; a request that lost a due block,
-        or whose lists cannot be said in the encoding, is refused alone and sends nothing.
+        goes in chunks to or from context-parallel ranks, or whose lists cannot be said in the encoding, is
+        refused alone and sends nothing.
         """
         source = Pages(case.model, case.context, tuple([rank.table for rank in facts.context]))
         destination = Pages(case.model, case.generation, tuple([rank.table for rank in facts.generation]))
@@ -97,7 +98,7 @@ class _RequestPlan:
         return self.segments
 
     def add_ranks(self, there: Tables, here: Tables) -> None:
-        """Add all pairs of ranks; raises ``Refused`` if a due block is lost."""
+        """Add all pairs of ranks; raises ``Refused`` if a due block is lost, or chunks meet context parallelism."""
         number = self.number
         relation = self.relation
         ranks = relation.ranks(self.request.generation_dp)
@@ -105,6 +106,7 @@ class _RequestPlan:
         self.pairs = [
             Pair(number, source, rank) for rank, sources in zip(ranks, paired, strict=True) for source in sources
         ]
+        self._check_chunks()
         groups = self.case.model.groups
         for rank, sources in zip(ranks, paired, strict=True):
             for group in relation.groups_of(rank):
@@ -124,6 +126,13 @@ class _RequestPlan:
                 for holders in relation.holders(rank, group, sources):
                     for shared in share_blocks(table, tables, holders, blocks):
                         self._add(rank, group, shared, holders)
+
+    def _check_chunks(self) -> None:
+        """Raise ``Refused`` for several chunks with context parallelism on either side, whatever the encoding."""
+        sizes = self.case.context.topology.cp, self.case.generation.topology.cp
+        if len(self.chunks) > 1 and sizes != (1, 1):
+            reason = f"{len(self.chunks)} chunks with context-parallel sizes {sizes[0]} and {sizes[1]}"
+            raise Refused(Refusal(CHUNKS_WITH_CONTEXT_PARALLELISM, reason, self.number))
 
     def _add(self, rank: int, group: int, shared: Shared, holders: tuple[int, ...], chunk: int | None = None) -> None:
         """Add the segments of the blocks that ``rank`` lists and ``shared.sources``, some of ``holders``, hold.
