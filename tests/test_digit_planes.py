@@ -83,7 +83,7 @@ def test_every_pass_has_digits_of_its_own(numbers: int, passes: int) -> None:
 
 def test_from_five_passes_on_words_are_wider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planes, "passes_for", lambda numbers: 5)
-    monkeypatch.setattr(memory, "planes_of", lambda case, padding: planes.Planes(truth_of(case, padding)))
+    monkeypatch.setattr(memory, "planes_of", lambda case, padding, tails: planes.Planes(truth_of(case, padding)))
     case = case_of("key @ 0 : H(2).heads T D(160) ; 8", "tp1", "tp2")
     plan = Mapping().plan(case, gather_facts(case))
     assert isinstance(plan, Writes)
