@@ -220,7 +220,7 @@ MESSAGES = [
     (
         ("slots", "counts", "ful"),
         3,
-        "group = 'ful' is not possible: expected one of ['full', 'local', 'draft', 'state']",
+        "slots.counts = 'ful' is not possible: expected one of ['full', 'local', 'draft', 'state']",
     ),
     (
         ("native", "mappers", "key"),

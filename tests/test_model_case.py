@@ -86,11 +86,11 @@ IMPOSSIBLE_LISTS: list[tuple[Callable[[], object], str, object, str]] = [
     ),
     (
         lambda: small_case(tables=(SlotList("context", 0, "state", 0, ()),)),
-        "group",
+        "tables.context.0.state",
         "state",
         "expected one of ['attention']",
     ),
-    (lambda: small_case(slots=Slots(counts=(("state", 2),))), "group", "state", "expected one of ['attention']"),
+    (lambda: small_case(slots=Slots(counts=(("state", 2),))), "slots.counts", "state", "expected one of ['attention']"),
 ]
 IMPOSSIBLE_CASES: list[tuple[Callable[[], object], str, object, str]] = [
     (lambda: replace(SMALL, requests=()), "requests", (), "expected at least one request"),
@@ -149,8 +149,13 @@ IMPOSSIBLE_INSTANCES: list[tuple[Callable[[], object], str, object, str]] = [
         "scale",
         "the model has the roles key, value",
     ),
-    (lambda: with_instance(packing=(("state", "separate"),)), "group", "state", "expected one of ['attention']"),
-    (lambda: with_instance(reserve=(("state", 2),)), "group", "state", "expected one of ['attention']"),
+    (
+        lambda: with_instance(packing=(("state", "separate"),)),
+        "context.packing",
+        "state",
+        "expected one of ['attention']",
+    ),
+    (lambda: with_instance(reserve=(("state", 2),)), "context.reserve", "state", "expected one of ['attention']"),
     (lambda: with_instance(layer_order=(1, 0)), "context.layer_order", 1, "the model has 1 layers"),
     (lambda: with_instance(layer_order=(-1,)), "context.layer_order", -1, "the model has 1 layers"),
     (

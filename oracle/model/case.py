@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oracle.model.buffers import Model, MoveState
+from oracle.model.buffers import Buffer, Model, MoveState
 from oracle.model.counts import buffer_bytes
 from oracle.model.errors import InvalidCase, require_whole
 from oracle.model.instance import Instance
@@ -11,6 +11,12 @@ from oracle.model.states import check_manager, check_request, check_states
 
 SIDES = ("context", "generation")
 MAPPERS = ("indexed", "nhd", "replicated", "sectioned")
+
+
+def _require_group(argument: str, model: Model, group: str) -> None:
+    names = [each.name for each in model.groups]
+    if group not in names:
+        raise InvalidCase(argument, group, f"expected one of {names}")
 
 
 def _require_distinct(argument: str, pairs: tuple[tuple[str, object], ...]) -> None:
@@ -236,12 +242,12 @@ class Case(Hashed):
             if request.beams > 1 or not request.is_plain:
                 check_states(self.model, (self.context, self.generation), request, f"requests[{index}]")
         for group, _ in self.slots.counts:
-            self.model.group_index(group)
+            _require_group("slots.counts", self.model, group)
         seen: set[tuple[str, str, int, str, int]] = set()
         for name in ("tables", "presented"):
             for row in getattr(self, name):
                 where = f"{name}.{row.side}.{row.rank}.{row.group}"
-                self.model.group_index(row.group)
+                _require_group(where, self.model, row.group)
                 if not 0 <= row.rank < self.side(row.side).topology.size:
                     raise InvalidCase(where, row.rank, f"ranks 0..{self.side(row.side).topology.size - 1} exist")
                 if not 0 <= row.request < len(self.requests):
@@ -295,7 +301,7 @@ def _check_instance(model: Model, instance: Instance, side: str) -> None:
             raise InvalidCase(f"{side}.element_bits", role, "items of a native only group are alike on both sides")
     for name in ("packing", "reserve"):
         for group, _ in getattr(instance, name):
-            model.group_index(group)
+            _require_group(f"{side}.{name}", model, group)
     for layer in instance.layer_order:
         if type(layer) is not int or not 0 <= layer < model.layers:
             raise InvalidCase(f"{side}.layer_order", layer, f"the model has {model.layers} layers")
@@ -311,8 +317,21 @@ def _check_instance(model: Model, instance: Instance, side: str) -> None:
                         topology.stages,
                         f"layer {layer} aliases {buffer.role} of layer {owner}: one stage",
                     )
+            if instance.without:
+                _check_origins(buffer, instance, side)
             for rank in _representatives(instance):
                 buffer_bytes(buffer, instance, rank)
+
+
+def _check_origins(buffer: Buffer, instance: Instance, side: str) -> None:
+    """What an instance holds of a derived buffer it derives: it holds what that comes from too."""
+    for layer in buffer.layers:
+        if layer >= sum(instance.topology.stages) or instance.lacks(layer, buffer.role):
+            continue
+        for role in buffer.move_on(layer).inputs:
+            if instance.lacks(layer, role):
+                accepted = f"{buffer.role} is there and derived from it: expected both or neither"
+                raise InvalidCase(f"{side}.without", (layer, role), accepted)
 
 
 def _representatives(instance: Instance) -> tuple:
