@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from differential.managers.tables import gather_facts
+from differential.subjects.mapping import Mapping
 from oracle.model.case import Case, Request, SideState
 from oracle.model.errors import InvalidCase
 from oracle.model.instance import Instance
+from oracle.model.writes import Writes
+from oracle.truth.blocks import DUE, block_classes
+from oracle.truth.holding import held_blocks
+from oracle.truth.judge import judge
 from tests.small_cases import case_of, group
 
 KEY = "key @ 0 : T D(1) ; 8"
@@ -82,14 +88,39 @@ def windowed(request: Request, *, window: int | None = 5, sinks: int = 0, **opti
             "manager v1 does for one beam only",
         ),
         (
-            lambda: windowed(Request(0, 8, generation=SideState(drafts=3)), sides=V1),
-            "requests[0].generation.drafts = 3 is not possible: a receiver keeps all that is due in group kv: "
+            lambda: windowed(Request(0, 8, generation=SideState(drafts=5)), sides=V1),
+            "requests[0].generation.drafts = 5 is not possible: block 1 of group kv is due and dropped: "
+            "expected a reserve of at least 1 tokens, or fewer tokens beyond the prompt",
+        ),
+        (
+            lambda: windowed(
+                Request(0, 8, generation=SideState(drafts=2, reached=14)),
+                sides=V1,
+                generation_side={"reserve": (("kv", 1),)},
+            ),
+            "requests[0].generation.reached = 14 is not possible: block 1 of group kv is due and dropped: "
             "expected a reserve of at least 2 tokens, or fewer tokens beyond the prompt",
         ),
         (
-            lambda: windowed(Request(0, 8, generation=SideState(reached=9))),
-            "requests[0].generation.reached = 9 is not possible: a receiver keeps all that is due in group kv: "
+            lambda: windowed(Request(0, 8, generation=SideState(reached=12))),
+            "requests[0].generation.reached = 12 is not possible: block 1 of group kv is due and dropped: "
             "expected a reserve of at least 1 tokens, or fewer tokens beyond the prompt",
+        ),
+        (
+            lambda: windowed(Request(0, 8, generation=SideState(reached=5_000_000)), window=None),
+            "request.generation.reached = 5000000 is not possible: expected at most 4,194,304 tokens beyond the prompt",
+        ),
+        (
+            lambda: windowed(Request(0, 8, context=SideState(drafts=4_194_305))),
+            "request.context.drafts = 4194305 is not possible: expected at most 4,194,304 tokens beyond the prompt",
+        ),
+        (
+            lambda: windowed(Request(0, 8, context=SideState(extra=10**9))),
+            f"request.context.extra = {10**9} is not possible: expected at most 4,194,304 tokens beyond the prompt",
+        ),
+        (
+            lambda: windowed(Request(0, 8, beams=10**9), sides=V1),
+            "request.beams = 1000000000 is not possible: expected at most 1,024 beams",
         ),
     ],
 )
@@ -102,10 +133,61 @@ def test_what_no_manager_lets_happen_is_refused(build: object, told: str) -> Non
 def test_what_managers_do_let_happen_is_a_case() -> None:
     windowed(Request(0, 8, context=SideState(extra=9, drafts=9, reached=40)), context_side=V1)
     windowed(Request(0, 8, generation=SideState(extra=9, drafts=9)), generation_side={"scratch": 0, "look_ahead": 2})
-    windowed(Request(0, 8, generation=SideState(drafts=3)), sides=V1, generation_side={"reserve": (("kv", 2),)})
-    windowed(Request(0, 8, generation=SideState(reached=9)), generation_side={"reserve": (("kv", 1),)})
+    windowed(Request(0, 8, generation=SideState(drafts=5)), sides=V1, generation_side={"reserve": (("kv", 1),)})
+    windowed(Request(0, 8, generation=SideState(reached=12)), generation_side={"reserve": (("kv", 1),)})
+    windowed(Request(0, 8, generation=SideState(cached=8, reached=40)))
+    windowed(Request(0, 8, generation=SideState(reached=40)), sinks=8)
+    windowed(Request(0, 4_000_000, context=SideState(drafts=4_194_304, extra=4_194_304)))
+    windowed(Request(0, 5, beams=1024), sides=V1)
     windowed(Request(0, 7, beams=3, context=SideState(tails=2), generation=SideState(tails=1)), sides=V1)
     windowed(Request(0, 8, beams=3, context=SideState(reached=9, tails=2)), window=9, sides=V1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "window", "sides"),
+    [
+        (Request(0, 8, generation=SideState(reached=9)), 100, {}),
+        (Request(0, 8, generation=SideState(reached=9)), 8, {}),
+        (Request(0, 8, generation=SideState(reached=11)), 5, {}),
+        (Request(0, 8, generation=SideState(drafts=3)), 100, V1),
+        (Request(0, 8, generation=SideState(drafts=4)), 5, V1),
+        (Request(0, 8, beams=2, generation=SideState(reached=11)), 100, V1),
+    ],
+)
+def test_what_a_receiver_has_beyond_the_prompt_is_an_overhang_where_no_due_block_left(
+    request_: Request, window: int, sides: dict[str, object]
+) -> None:
+    case = windowed(request_, window=window, sides=sides)
+    plan = Mapping().plan(case, gather_facts(case))
+    assert isinstance(plan, Writes) and not plan.refusals
+    assert judge(case, plan)
+
+
+@pytest.mark.parametrize("manager", ["v1", "v2"])
+@pytest.mark.parametrize("window", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("reserve", [0, 1, 3])
+def test_a_receiver_is_refused_exactly_where_it_does_not_hold_what_is_due(
+    manager: str, window: int, reserve: int
+) -> None:
+    """Asked of a sender in the same state, which may drop what is due."""
+    side = {"manager": manager, "reserve": (("kv", reserve),)}
+    seen = set()
+    for prompt in range(1, 9):
+        for cached in (0, 2, prompt):
+            for reached in range(prompt, prompt + 9):
+                state = SideState(cached=min(cached, prompt), reached=reached)
+                sent = windowed(Request(0, prompt, context=state), window=window, context_side=side)
+                plain = Request(0, prompt, generation=SideState(cached=state.cached))
+                due = block_classes(windowed(plain, window=window), 0, 0) == DUE
+                lost = bool((due & ~held_blocks(sent, "context", 0, 0)).any())
+                try:
+                    windowed(Request(0, prompt, generation=state), window=window, generation_side=side)
+                    refused = False
+                except InvalidCase:
+                    refused = True
+                assert refused == lost, (prompt, state)
+                seen.add(refused)
+    assert True in seen and False in seen
 
 
 def test_sinks_of_a_group_with_a_length_of_its_own_are_no_matter_of_the_manager() -> None:

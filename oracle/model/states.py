@@ -12,11 +12,16 @@ if TYPE_CHECKING:
     from oracle.model.instance import Instance
 
 SIDES = ("context", "generation")
+MOST_BEYOND = 4_194_304
+"""Tokens that a state may lie beyond the prompt: truth asks each of them, so a number has to be countable."""
+MOST_BEAMS = 1024
 
 
 def check_request(request: Request) -> None:
     """Raise ``InvalidCase`` for a state that contradicts the request itself."""
     require_whole("request.beams", request.beams, least=1)
+    if request.beams > MOST_BEAMS:
+        raise InvalidCase("request.beams", request.beams, f"expected at most {MOST_BEAMS:,} beams")
     if request.beams > 1 and request.cuts:
         raise InvalidCase("request.beams", request.beams, "a prefill in chunks has one beam")
     for side in SIDES:
@@ -24,6 +29,10 @@ def check_request(request: Request) -> None:
         if 0 < state.reached < request.prompt:
             accepted = f"expected 0 for the prompt, or at least prompt = {request.prompt}"
             raise InvalidCase(f"request.{side}.reached", state.reached, accepted)
+        for name, least in (("reached", request.prompt), ("drafts", 0), ("extra", 0)):
+            if getattr(state, name) - least > MOST_BEYOND:
+                accepted = f"expected at most {MOST_BEYOND:,} tokens beyond the prompt"
+                raise InvalidCase(f"request.{side}.{name}", getattr(state, name), accepted)
         for name in ("extra", "drafts"):
             if request.beams > 1 and getattr(state, name):
                 raise InvalidCase(f"request.{side}.{name}", getattr(state, name), "a beam search does not speculate")
@@ -68,17 +77,28 @@ def _check_beams(model: Model, instance: Instance, request: Request, side: str, 
 
 
 def _check_receiver(model: Model, instance: Instance, request: Request, where: str) -> None:
-    """A receiver has room for what it is to receive: its reserve is as large as what it has gone beyond the prompt."""
-    state = request.generation
+    """A receiver has room for what it is to receive: going beyond the prompt, it has dropped no block that is due.
+
+    Due are the blocks that the window of the model reaches behind the prompt and that were not cached. The
+    receiver drops by its own window, which its reserve widens: v2 as its history grows, v1 with every token
+    that it takes in, the newest one of which is not counted.
+    """
+    state, size = request.generation, instance.tokens_per_block
     first = instance.manager == "v1"
-    reached = request.room("generation") - 1 if first else max(request.prompt, state.reached)
+    done = request.room("generation") - 1 if first else max(request.prompt, state.reached)
+    blocks = -(-request.prompt // size)
     for group in model.groups:
         if group.window is None or group.length != "prompt":
             continue
-        if reached - request.prompt > instance.reserve_of(group.name):
-            name = "drafts" if first and not state.reached else "reached"
+        due = max((request.prompt + 1 - group.window) // size, state.cached // size, -(-group.sinks // size), 0)
+        if due >= blocks:
+            continue
+        # the oldest due block stays as long as the window behind ``done`` begins before its end
+        lacking = done + 1 - group.window - (due + 1) * size + 1
+        if lacking > instance.reserve_of(group.name):
+            name = "drafts" if first and state.reached <= request.prompt + state.drafts else "reached"
             accepted = (
-                f"a receiver keeps all that is due in group {group.name}: expected a reserve of at least "
-                f"{reached - request.prompt} tokens, or fewer tokens beyond the prompt"
+                f"block {due} of group {group.name} is due and dropped: expected a reserve of at least "
+                f"{lacking} tokens, or fewer tokens beyond the prompt"
             )
             raise InvalidCase(f"{where}.generation.{name}", getattr(state, name), accepted)
