@@ -10,8 +10,9 @@ import pytest
 
 from differential import ledger
 from differential.compare import FIRST
-from differential.ledger import Bytes, Entry, Refuses, entries, find_entry, settle
+from differential.ledger import Bytes, Entry, Refuses, check_case, entries, find_entry, settle
 from differential.subjects.mapping import Mapping
+from oracle.model.case import Native
 from oracle.model.codec import encode_file
 from oracle.model.errors import InvalidCase, MalformedFile
 from oracle.model.topology import Topology
@@ -26,6 +27,8 @@ from tests.ledger_cases import (
     state_case,
     subjects,
 )
+from tests.small_cases import case_of as small_case
+from tests.small_cases import group
 
 GAP = "replicated-state-under-helix"
 RECORDED = [case_of(scenario) for scenario in scenarios()]
@@ -196,3 +199,28 @@ def test_a_refusal_form_names_a_side_and_a_code() -> None:
         Refuses("both", ("code",), lambda case, difference: True)
     with pytest.raises(InvalidCase, match="expected at least one refusal code"):
         Refuses("first", (), lambda case, difference: True)
+
+
+# ---- more buffers on some layers of a view
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("there", "here", "code"),
+    [
+        ("tp1", "tp2", "layer_regions_differ"),
+        ("tp1 pp1+1", "tp2 pp2", "buffer_counts_differ"),
+        ("tp2 pp2", "tp1 pp1+1", "buffer_counts_differ"),
+    ],
+)
+def test_a_side_buffer_as_large_as_keys_on_some_layers_is_refused_in_one_known_way(
+    there: str, here: str, code: str, variant: str
+) -> None:
+    """Three buffers on layer 1 and two on layer 0: five over two layers are two, and three over one."""
+    halves = "H(2).heads T D(1) ; 8"
+    view = group(f"key @ 0..1 : {halves}", f"value @ 0..1 : {halves}", f"index_key @ 1 : {halves}")
+    declared = Native(tuple((role, "indexed") for role in ("key", "value", "index_key")))
+    checked = check_case(small_case(view, there, here, native=declared), subjects(variant))
+    (violation,) = checked.result.verdicts[variant].violations
+    assert violation.refusal is not None and violation.refusal.code == code
+    assert checked.passed and list(checked.settled[0].accepted) == ["layers-of-a-view-differ"]
