@@ -275,13 +275,14 @@ def test_it_is_said_how_to_register_a_new_kind(shell: Shell, tmp_path: Path, mon
     module, attribute = entry.split('"')[1].split(":")
 
     class Entry:
+        name = "side_keys"
         value = f"{module}:{attribute}"
 
         def load(self) -> object:
             return getattr(importlib.import_module(module), attribute)
 
     monkeypatch.setattr(registry, "entry_points", lambda group: [Entry()] if group == registry.GROUP else [])
-    kinds.cache_clear()
+    registry.registry.cache_clear()
     try:
         assert find_kind("side_keys").name == "side_keys"
         assert shell("kinds", "side_keys").out.startswith("side_keys: keys and values split by heads")
@@ -292,7 +293,7 @@ def test_it_is_said_how_to_register_a_new_kind(shell: Shell, tmp_path: Path, mon
         assert judged.status == 0, judged.out
     finally:
         monkeypatch.undo()
-        kinds.cache_clear()
+        registry.registry.cache_clear()
 
 
 def test_a_file_among_the_kinds_of_the_project_needs_no_registering(

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from kvwitness.conform import LAWS
-from strategies.kinds import kinds
+from strategies.kinds import registry
 from tests.face import ROOT, Shell
 
 PAGE = (ROOT / "docs" / "new-kind.md").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("COLUMNS", "80")
     yield tmp_path
     sys.modules.pop("quest", None)
-    kinds.cache_clear()
+    registry.cache_clear()
 
 
 def commands(block: str) -> Iterator[tuple[str, list[str]]]:
@@ -68,7 +68,7 @@ def install(where: Path) -> None:
         for line in (f"[{group}]", *(f"{name} = {target}" for name, target in points.items()))
     ]
     (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    kinds.cache_clear()
+    registry.cache_clear()
 
 
 def run(shell: Shell, command: str, where: Path) -> list[str]:

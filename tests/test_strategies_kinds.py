@@ -15,7 +15,7 @@ from oracle.model.buffers import Model
 from oracle.model.errors import InvalidCase
 from oracle.model.sides import lay_out
 from strategies.deployments import deployment
-from strategies.kinds import find_kind, find_model, kinds, models
+from strategies.kinds import broken_entries, find_kind, find_model, kinds, models
 from strategies.kinds.fitting import HEADS, divisible, draw_heads, even_heads
 from strategies.kinds.protocol import EVIDENCE, Kind, PublishedModel, Surroundings
 
@@ -23,13 +23,16 @@ TENSOR = (1, 2, 3, 4, 6, 8)
 
 
 class Entry:
-    """An entry point of another distribution."""
+    """An entry point of another distribution, which gives ``loaded`` or raises it."""
 
-    def __init__(self, value: object) -> None:
+    def __init__(self, name: str, loaded: object) -> None:
+        self.name = name
         self.value = "elsewhere:KIND"
-        self._loaded = value
+        self._loaded = loaded
 
     def load(self) -> object:
+        if isinstance(self._loaded, BaseException):
+            raise self._loaded
         return self._loaded
 
 
@@ -38,9 +41,9 @@ def entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Entry]]:
     """Entry points that the registry finds."""
     found: list[Entry] = []
     monkeypatch.setattr(registry, "entry_points", lambda group: found if group == "kvwitness.kinds" else [])
-    kinds.cache_clear()
+    registry.registry.cache_clear()
     yield found
-    kinds.cache_clear()
+    registry.registry.cache_clear()
 
 
 def test_kinds_are_found_by_name_simplest_first() -> None:
@@ -56,31 +59,76 @@ def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
 
 def test_another_distribution_adds_a_kind(entry: list[Entry]) -> None:
     theirs = replace(find_kind("mla"), name="theirs", order=50)
-    kinds.cache_clear()
-    entry.append(Entry(theirs))
+    registry.registry.cache_clear()
+    entry.append(Entry("theirs", theirs))
     assert find_kind("theirs") is theirs
     assert kinds()[-1] is theirs
 
 
-def test_two_kinds_of_one_name_are_refused(entry: list[Entry]) -> None:
-    entry.append(Entry(replace(find_kind("mla"), order=50)))
-    kinds.cache_clear()
-    with pytest.raises(InvalidCase, match=r"entry point elsewhere:KIND = 'mla' .*strategies\.kinds\.mla has this name"):
+def why(name: str, loaded: object, entry: list[Entry]) -> str:
+    """Why this entry gives no kind; all kinds of the project are there nevertheless."""
+    shipped = kinds()
+    registry.registry.cache_clear()
+    entry.append(Entry(name, loaded))
+    assert kinds() == shipped
+    (broken,) = broken_entries()
+    assert str(broken) == f"kind entry point {name} (elsewhere:KIND) cannot be used: {broken.reason}"
+    return broken.reason
+
+
+@pytest.mark.parametrize(
+    ("loaded", "reason"),
+    [
+        (None, "type of what it names = 'NoneType' is not possible: expected a Kind: a file of kinds names it KIND"),
+        (3, "type of what it names = 'int' is not possible: expected a Kind: a file of kinds names it KIND"),
+        (SyntaxError("invalid syntax", ("theirs.py", 7, 1, "KIND =")), "theirs.py:7: invalid syntax"),
+        (ModuleNotFoundError("No module named 'gone'"), "ModuleNotFoundError: No module named 'gone'"),
+        (AttributeError("module 'x'\nhas no KIND"), "AttributeError: module 'x' has no KIND"),
+        (SystemExit(3), "SystemExit: 3"),
+        (InvalidCase("kind.name", "A B", "expected others"), "kind.name = 'A B' is not possible: expected others"),
+    ],
+)
+def test_a_broken_entry_takes_no_other_kind_along_and_says_why_when_asked_for(
+    entry: list[Entry], loaded: object, reason: str
+) -> None:
+    assert why("theirs", loaded, entry) == reason
+    with pytest.raises(InvalidCase) as caught:
+        find_kind("theirs")
+    assert str(caught.value) == (
+        f"kind = 'theirs' is not possible: kind entry point theirs (elsewhere:KIND) cannot be used: {reason}"
+    )
+
+
+def test_an_interrupt_while_an_entry_is_loaded_is_none_of_its_faults(entry: list[Entry]) -> None:
+    entry.append(Entry("theirs", KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
         kinds()
 
 
-@pytest.mark.parametrize("loaded", [None, 3, "gqa"])
-def test_an_entry_that_is_no_kind_is_refused(entry: list[Entry], loaded: object) -> None:
-    entry.append(Entry(loaded))
-    with pytest.raises(InvalidCase, match="expected a Kind"):
-        kinds()
+def test_of_two_kinds_of_one_name_that_of_the_project_stays(entry: list[Entry]) -> None:
+    ours = find_kind("mla")
+    reason = why("mla", replace(ours, order=50), entry)
+    assert reason == "kind.name = 'mla' is not possible: a kind of the project has this name"
+    assert find_kind("mla") is ours
+
+
+def test_of_two_entries_of_one_name_the_first_stays(entry: list[Entry]) -> None:
+    first, second = (replace(find_kind("mla"), name="theirs", order=order) for order in (50, 60))
+    registry.registry.cache_clear()
+    entry += [Entry("theirs", first), Entry("theirs", second)]
+    assert find_kind("theirs") is first
+    assert "a kind of the entry point elsewhere:KIND has this name" in broken_entries()[0].reason
+
+
+def test_an_entry_has_the_name_of_its_kind(entry: list[Entry]) -> None:
+    theirs = replace(find_kind("mla"), name="theirs")
+    expected = "kind.name = 'theirs' is not possible: expected the name of its entry point, quest"
+    assert why("quest", theirs, entry) == expected
 
 
 def test_a_kind_with_more_numbers_than_are_drawn_is_refused(entry: list[Entry]) -> None:
-    entry.append(Entry(replace(find_kind("mla"), name="many", bounds=(2,) * 9, scope=((0,) * 9,))))
-    kinds.cache_clear()
-    with pytest.raises(InvalidCase, match=r"bounds of entry point elsewhere:KIND .*at most 8"):
-        kinds()
+    many = replace(find_kind("mla"), name="many", bounds=(2,) * 9, scope=((0,) * 9,))
+    assert "bounds of what it names" in (reason := why("many", many, entry)) and "at most 8" in reason
 
 
 @pytest.mark.parametrize(
@@ -99,6 +147,23 @@ def test_a_kind_with_more_numbers_than_are_drawn_is_refused(entry: list[Entry]) 
 def test_a_kind_that_does_not_hold_together_is_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidCase, match=message):
         replace(find_kind("mla"), **change)
+
+
+def test_what_decode_raises_names_the_kind_and_the_numbers() -> None:
+    def decode(numbers: tuple[int, ...], around: Surroundings) -> None:
+        return None if numbers == (0, 1) else {}["first\nsecond"]
+
+    kind = replace(find_kind("mla"), name="odd", decode=decode)
+    with pytest.raises(InvalidCase, match=r"^kind odd: numbers = \(1, 0\) .*: decode raised KeyError: .* at \S+:\d+$"):
+        kind.declare((1, 0), Surroundings())
+    with pytest.raises(InvalidCase, match=r"^kind odd: numbers = \(0, 1\) .*: decode gave no Declaration: NoneType$"):
+        kind.declare((0, 1), Surroundings())
+
+
+def test_what_the_build_of_a_model_raises_names_the_model_and_the_bits() -> None:
+    model = PublishedModel("odd-1b", "Odd", 1, lambda bits: bits // 0, "", "config")  # type: ignore[arg-type, return-value]
+    with pytest.raises(InvalidCase, match=r"^model odd-1b: element bits = 16 .*: build raised ZeroDivisionError: "):
+        model.declare()
 
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.name)

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from kvwitness.cli.broken import warn_of_broken_kinds
 from kvwitness.cli.options import read_seed
 from kvwitness.cli.output import console, write_lines, write_text
 from kvwitness.cli.status import PASS, VIOLATIONS
@@ -60,6 +61,7 @@ def command(
         raise CannotRun("nothing to do: expected names of kinds or files, or --all")
     require_whole("--examples", examples, least=1)
     chosen = read_seed(seed)
+    warn_of_broken_kinds(names)
     sources = [find_source(name) for name in names] or [find_source(kind.name) for kind in kinds()]
     check_writable(out)
     found: list[Conformed] = []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from kvwitness.cli.broken import warn_of_broken_kinds
 from kvwitness.cli.options import cores, split_names, split_subjects
 from kvwitness.cli.progress import watcher
 from kvwitness.cli.status import PASS, VIOLATIONS
@@ -36,6 +37,7 @@ def command(names: str | None, subjects: str, jobs: int | None, out: str | None,
     """
     jobs = cores() if jobs is None else jobs
     require_whole("--jobs", jobs, least=1)
+    warn_of_broken_kinds()
     chosen = model_names() if names is None else [find_model(name) and name for name in split_names("--models", names)]
     if out is not None:
         check_writable(Path(out).parent)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kvwitness.cli.broken import warn_of_broken_kinds
 from kvwitness.cli.output import console, write_lines, write_text
 from kvwitness.cli.status import PASS
 from kvwitness.errors import CannotRun
@@ -48,6 +49,7 @@ def command(name: str | None, tp: int | None, file: str | None, as_object: bool)
 
     With NAME: one kind in detail. The counts are of cases that are the same every time.
     """
+    warn_of_broken_kinds(() if name is None else (name,))
     if file is not None:
         return _write_new(file, name, tp, as_object)
     if name is None:

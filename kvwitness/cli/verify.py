@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from differential.grid import GRIDS
+from kvwitness.cli.broken import warn_of_broken_kinds
 from kvwitness.cli.deployment import run_deployment
 from kvwitness.cli.grid import run_the_grid
 from kvwitness.cli.options import cores, read_seed, split_names, split_subjects
@@ -117,6 +118,7 @@ def command(
     given = {name for name in here.params if here.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     who = split_subjects(subjects) if "subjects" in given else subjects_for(fault)
     judged = Judged(who, engine, device, fault, padding)
+    warn_of_broken_kinds(() if kind_names is None else split_names("--kinds", kind_names))
     if model is not None:
         _refuse(given, (*OF_A_SEARCH, "grid"), "--model judges one deployment")
         wanted = Deployment(model, context, generation, prompt, tokens_per_block, layout, element_bits)

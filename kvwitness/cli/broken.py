@@ -1,0 +1,16 @@
+"""What is said of kinds of other distributions that cannot be used, while all others can."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+
+from strategies.kinds import broken_entries, kinds
+
+
+def warn_of_broken_kinds(asked: Collection[str] = ()) -> None:
+    """One line on stderr for each; not for those among the ``asked``, of whom an error tells."""
+    known = {kind.name for kind in kinds()}
+    for entry in broken_entries():
+        if entry.name not in asked or entry.name in known:
+            print(f"kvwitness: {entry}", file=sys.stderr)
