@@ -136,6 +136,23 @@ def test_the_same_seed_says_the_same_and_another_another(shell: Shell, tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("KIND = None\n", "KIND = None is not possible: expected a Kind (strategies.kinds.protocol)"),
+        (
+            GOOD.replace('"mine"', '"gqa"'),
+            "KIND.name = 'gqa' is not possible: a kind of the project has this name; choose another",
+        ),
+    ],
+)
+def test_a_file_without_a_kind_of_its_own_exits_2(shell: Shell, tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    said = shell("conform", path, *EXAMPLES, "--out", tmp_path)
+    assert (said.status, said.out, said.err) == (2, "", f"kvwitness: {path}: {reason}\n")
+
+
+@pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         ((), "nothing to do: expected names of kinds or files, or --all"),

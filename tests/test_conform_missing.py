@@ -133,7 +133,12 @@ def test_stresses_are_not_counted_where_cases_cannot_be_drawn() -> None:
             GOOD.replace("(4,)", "(2,) * 9").replace("((0,), (1,))", "((0,) * 9,)"),
             ": KIND.bounds = (2, 2, 2, 2, 2, 2, 2, 2, 2) is not possible: expected at most 8",
         ),
+        ("KIND = None\n", ": KIND = None is not possible: expected a Kind (strategies.kinds.protocol)"),
         ("raise SystemExit(3)\n", ":1: SystemExit: 3"),
+        (
+            GOOD.replace('"mine"', '"mla"'),
+            ": KIND.name = 'mla' is not possible: a kind of the project has this name; choose another",
+        ),
     ],
 )
 def test_a_file_that_holds_no_kind_is_told_with_its_line(tmp_path: Path, text: str, told: str) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING
 
-from kvwitness.conform.sources import Source, last_line, line_of
+from kvwitness.conform.sources import Source, last_line, line_of, origin_of
 from kvwitness.search import save_failure
 from kvwitness.settings import Judged
 from kvwitness.trial import Judgement, Trial
@@ -108,6 +108,7 @@ class Sample:
 
     def told(self, error: BaseException) -> str:
         """``error`` in words: kind, role and rule of what cannot be; the line of the file where it comes from there."""
+        error = origin_of(error)
         where = line_of(error, self.source)
         if isinstance(error, InvalidCase):
             return f"{where}{of_kind(f'kind {self.kind.name}', error)}"

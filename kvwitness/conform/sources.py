@@ -11,11 +11,13 @@ from pathlib import Path
 
 from kvwitness.errors import CannotRun
 from oracle.model.errors import InvalidCase
-from strategies.kinds import GROUP, find_kind, kinds
+from strategies.kinds import GROUP, find_kind, is_shipped, kinds
 from strategies.kinds.protocol import Kind
 from strategies.numbers import KIND_NUMBERS
 
 ATTRIBUTE = "KIND"
+MISSING = object()
+"""Stands for an attribute that a module has not; None is one that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,8 @@ def _load(path: Path) -> Kind:
         raise CannotRun(f"{path}:{error.lineno}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         raise CannotRun(f"{path}{_line_in(error, where)}: {_told(error)}") from error
-    kind = getattr(module, ATTRIBUTE, None)
-    if kind is None:
+    kind = getattr(module, ATTRIBUTE, MISSING)
+    if kind is MISSING:
         near = next((name for name, value in vars(module).items() if isinstance(value, Kind)), "")
         accepted = f"; did you mean {near}?" if near else ""
         raise CannotRun(f"{path}: it has no attribute {ATTRIBUTE}, which names the Kind that it declares{accepted}")
@@ -82,6 +84,11 @@ def _load(path: Path) -> Kind:
         raise CannotRun(f"{path}: {ATTRIBUTE} = {kind!r} is not possible: expected a Kind (strategies.kinds.protocol)")
     if len(kind.bounds) > KIND_NUMBERS:
         raise CannotRun(f"{path}: {ATTRIBUTE}.bounds = {kind.bounds} is not possible: expected at most {KIND_NUMBERS}")
+    if is_shipped(kind.name) and not _same(find_kind(kind.name), kind):
+        raise CannotRun(
+            f"{path}: {ATTRIBUTE}.name = {kind.name!r} is not possible: a kind of the project has this name; "
+            "choose another"
+        )
     return kind
 
 
@@ -95,6 +102,14 @@ def _line_in(error: BaseException, file: Path) -> str:
 
 def _told(error: BaseException) -> str:
     return str(error) if isinstance(error, InvalidCase) else f"{type(error).__name__}: {error}"
+
+
+def origin_of(error: BaseException) -> BaseException:
+    """What the kind itself raised, where ``error`` only tells of it; ``error``, where that is a refusal in words."""
+    first = error
+    while isinstance(first, InvalidCase) and first.__cause__ is not None:
+        first = first.__cause__
+    return error if isinstance(first, InvalidCase) else first
 
 
 def line_of(error: BaseException, source: Source) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import PurePath
+from traceback import extract_tb
 
 from oracle.model.buffers import Model
 from oracle.model.case import Native
@@ -18,6 +20,13 @@ def of_kind(whose: str, error: InvalidCase) -> InvalidCase:
     """``error`` with ``whose`` declaration it is about, said once."""
     argument = error.argument if error.argument.startswith(whose) else f"{whose}: {error.argument}"
     return InvalidCase(argument, error.value, error.accepted)
+
+
+def _told(error: Exception) -> str:
+    """``error`` in one line, with the place that raised it."""
+    frame = extract_tb(error.__traceback__)[-1]
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said} at {PurePath(frame.filename).name}:{frame.lineno}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,8 @@ class PublishedModel:
             return self.build(bits)
         except InvalidCase as error:
             raise of_kind(f"model {self.name}", error) from error
+        except Exception as error:
+            raise InvalidCase(f"model {self.name}: element bits", bits, f"build raised {_told(error)}") from error
 
     def block_length(self, tokens: int | None = None) -> int:
         """``tokens``, checked, or the usual number of tokens per block."""
@@ -102,7 +113,7 @@ class PublishedModel:
         return tokens
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Kind:
     """One cache kind, equal to itself alone. A file of this package names it ``KIND``.
 
@@ -130,6 +141,9 @@ class Kind:
     attention_dp: bool = True
     places: bool = False
 
+    def __repr__(self) -> str:
+        return f"<kind {self.name}>"
+
     def __post_init__(self) -> None:
         where = f"kind {self.name}"
         if not self.name.replace("_", "").isalnum() or not self.name.islower():
@@ -146,11 +160,17 @@ class Kind:
             self.check(numbers)
 
     def declare(self, numbers: tuple[int, ...], around: Surroundings) -> Declaration:
-        """What ``decode`` builds; what it refuses is told with the name of the kind."""
+        """What ``decode`` builds; what it refuses, and what else it raises, is told with the name of the kind."""
+        whose = f"kind {self.name}"
         try:
-            return self.decode(numbers, around)
+            found = self.decode(numbers, around)
         except InvalidCase as error:
-            raise of_kind(f"kind {self.name}", error) from error
+            raise of_kind(whose, error) from error
+        except Exception as error:
+            raise InvalidCase(f"{whose}: numbers", numbers, f"decode raised {_told(error)}") from error
+        if not isinstance(found, Declaration):
+            raise InvalidCase(f"{whose}: numbers", numbers, f"decode gave no Declaration: {type(found).__name__}")
+        return found
 
     def check(self, numbers: tuple[int, ...]) -> None:
         """Raise ``InvalidCase`` unless there is one number per bound, and each below it."""
