@@ -16,6 +16,7 @@ from differential.ledger.shelf import is_legacy
 from differential.managers.tables import gather_facts
 from differential.runner import CaseResult, Outcome, Padding, Verdict, run_case
 from differential.subjects.protocol import Subject, encoding_of
+from differential.subjects.registry import find_subject
 from oracle.model.case import Case
 
 
@@ -87,11 +88,14 @@ def compare_plans(result: CaseResult, subjects: Sequence[Subject]) -> tuple[Sett
     """Every two plans of ``result`` compared.
 
     A subject that plans as another one does shares the known differences of that one, and two subjects
-    differ in known ways where both differ from the mapping in known ways alone.
+    differ in known ways where both differ from the mapping in known ways alone. For two legacy subjects it
+    is asked even where it is none of ``subjects``: nobody else says what is known of them.
     """
     by_name = {subject.name: subject for subject in subjects}
     same_as = {name: result.alike.get(name, name) for name in result.plans}
     found: dict[tuple[str, str], Settled] = {}
+    known: dict[tuple[str, str], Settled] = {}
+    reference: CaseResult | None = None
     pairs = list(combinations(result.plans, 2))
     for names in sorted(pairs, key=lambda names: MAPPING not in names):
         standing = same_as[names[0]], same_as[names[1]]
@@ -105,8 +109,22 @@ def compare_plans(result: CaseResult, subjects: Sequence[Subject]) -> tuple[Sett
             settled = _settled(result, by_name[names[0]], by_name[names[1]])
             if settled.identical:
                 same_as[names[1]] = standing[0]
-            found[names] = settled if settled.open.identical else _through_mapping(settled, names, found)
+            if settled.open.identical:
+                found[names] = settled
+                continue
+            if MAPPING not in by_name and all(map(is_legacy, names)):
+                reference = _with_mapping(result) if reference is None else reference
+                for name in names:
+                    if (MAPPING, name) not in known:
+                        known[MAPPING, name] = _settled(reference, find_subject(MAPPING), by_name[name])
+            found[names] = _through_mapping(settled, names, found | known)
     return tuple(found[names] for names in pairs)
+
+
+def _with_mapping(result: CaseResult) -> CaseResult:
+    """``result`` with the plan of the mapping, which was not asked."""
+    plan = find_subject(MAPPING).plan(result.case, gather_facts(result.case))
+    return replace(result, plans={**result.plans, MAPPING: plan})
 
 
 def _through_mapping(settled: Settled, names: tuple[str, str], found: dict[tuple[str, str], Settled]) -> Settled:
