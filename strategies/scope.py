@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -55,28 +55,36 @@ def small_scope(kind: Kind | str, bound: str = "small") -> Iterator[Case]:
                 yield case
 
 
-def describe(bound: str = "small", kind: Kind | str | None = None) -> str:
-    """The sentence that states the bound, with the numbers of one kind where ``kind`` is given."""
+def describe(bound: str = "small", kinds: Kind | str | Iterable[Kind | str] | None = None) -> str:
+    """The sentence that states the bound, of one kind or several, by default of all."""
     _check(bound)
     variants = _BOUNDS[bound][1]
-    tensor = TENSOR_SIZES
-    if kind is None:
-        sizes = "any number of ranks a side and of layers up to the kind's own bound"
-        models = f"{variants} small models"
-    else:
-        kind = registry.find_kind(kind) if isinstance(kind, str) else kind
-        sizes = " and ".join(
-            f"at most {extent.ranks} ranks a side over {extent.layers} layers" for extent in _extents(kind, bound)
-        )
-        models = f"{variants} small model{'s' * (variants > 1)} of {kind.name}"
-        most = max(extent.ranks for extent in _extents(kind, bound))
-        tensor = tuple(size for size in TENSOR_SIZES if size <= most)
+    if kinds is None:
+        kinds = registry.kinds()
+    chosen = [
+        registry.find_kind(kind) if isinstance(kind, str) else kind
+        for kind in ((kinds,) if isinstance(kinds, Kind | str) else kinds)
+    ]
+    alike: dict[tuple[Extent, ...], list[str]] = {}
+    for kind in chosen:
+        alike.setdefault(_extents(kind, bound), []).append(kind.name)
+    sizes = []
+    for extents, names in alike.items():
+        said = " and ".join(f"at most {extent.ranks} ranks a side over {_layers(extent.layers)}" for extent in extents)
+        sizes.append(said if len(alike) == 1 else f"{said} ({', '.join(names)})")
+    most = max(extent.ranks for extents in alike for extent in extents)
+    tensor = ", ".join(str(size) for size in TENSOR_SIZES if size <= most)
+    models = f"{variants} small model{'s' * (variants > 1)} of {chosen[0].name if len(chosen) == 1 else 'each'}"
     return (
-        f"all pairs of topologies with {sizes}: tp in {', '.join(map(str, tensor))}, the layers cut into stages "
+        f"all pairs of topologies with {'; '.join(sizes)}: tp in {tensor}, the layers cut into stages "
         "in every way that leaves at most one stage empty, attention DP on either side, "
-        f"cp {CONTEXT_PARALLEL} on the receiver; {models}, every pair of HND and NHD where there are heads; "
-        "one request that ends one token into its second block, with cp into its third"
+        f"cp {CONTEXT_PARALLEL} on the receiver, as far as a kind can be split so; {models}, every pair of HND and NHD "
+        "where there are heads; one request that ends one token into its second block, with cp into its third"
     )
+
+
+def _layers(number: int) -> str:
+    return "1 layer" if number == 1 else f"{number} layers"
 
 
 def topology_class(case: Case) -> Hashable:

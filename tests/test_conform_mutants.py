@@ -155,8 +155,9 @@ def test_no_mistake_in_the_dense_kinds_survives(standings: dict[str, dict[str, S
     ],
 )
 def test_what_matters_is_caught(standings: dict[str, dict[str, Standing]], kind: str, mutant: str) -> None:
+    """By whichever law meets it first: a few drawn cases may show a mistake in the comparison alone."""
     found = standings[kind][mutant]
-    assert found.by in (JUDGE, PAGES, BUILDING) and found.how
+    assert found.by in (JUDGE, PAGES, BUILDING, COMPARISON) and found.how
 
 
 @pytest.mark.parametrize(

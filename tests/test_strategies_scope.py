@@ -111,7 +111,9 @@ def test_the_bound_is_stated_with_its_numbers() -> None:
     assert "at most 4 ranks a side over 2 layers:" in describe("small", "gqa")
     assert "at most 6 ranks a side over 2 layers and at most 4 ranks a side over 3 layers:" in describe("large", "gqa")
     assert "1 small model of mla" in describe("small", find_kind("mla"))
-    assert describe().startswith("all pairs of topologies with any number of ranks")
+    assert describe().startswith("all pairs of topologies with at most 4 ranks a side over 2 layers (gqa, fp8, ")
+    assert "at most 6 ranks a side over 2 layers (mla, dsa, " in describe()
+    assert "1 small model of each" in describe("small", ("gqa", "mla"))
 
 
 def test_an_unknown_bound_or_kind_is_refused() -> None:

@@ -78,9 +78,9 @@ def _tell_bounds(to: Console, report: Report) -> None:
     write_text(to, f"judged: {joined(judged.subjects)}{planted}; {engine}; padding {judged.padding}", hang=2)
     if report.scope:
         kinds = list(report.scope)
-        for kind in kinds if len(kinds) <= 3 else (None,):
-            whose = kind if kind is not None else f"{len(kinds)} kinds"
-            write_text(to, f"{search.scope} scope of {whose}: {describe(search.scope, kind)}.", hang=2)
+        for some in [[kind] for kind in kinds] if len(kinds) <= 3 else [kinds]:
+            whose = some[0] if len(some) == 1 else f"{len(some)} kinds"
+            write_text(to, f"{search.scope} scope of {whose}: {describe(search.scope, some)}.", hang=2)
         write_text(to, "In the small scope the engine carries out one case of each topology class.", indent=2)
     if report.random_cases:
         write_text(
@@ -146,7 +146,10 @@ def _verdict_text(tally: Tally) -> Text:
 
 
 def _tell_kinds(to: Console, report: Report) -> None:
+    unmet = [kind for kind, tally in report.kinds.items() if not tally.cases]
     for kind, tally in report.kinds.items():
+        if kind in unmet:
+            continue
         scope, random = report.scope.get(kind, Tally()), report.random.get(kind, Tally())
         ranks, layers, blocks = spreads(_sized(report, kind))
         to.print(Text(f"{kind}: ", style="bold") + _verdict_text(tally))
@@ -156,6 +159,8 @@ def _tell_kinds(to: Console, report: Report) -> None:
             f"ranks {ranks}, layers {layers}, blocks {blocks} (least/median/most)",
         ):
             write_text(to, line, indent=2, hang=2)
+    if unmet:
+        write_text(to, f"not run, for no case of them came: {joined(unmet)}", hang=2, style=STYLES["not run"])
 
 
 def _closing(report: Report) -> str:
