@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from differential.managers.tables import gather_facts
 from differential.subjects.mapping import Mapping
-from oracle.model.case import Case, Request, SideState
+from oracle.model.buffers import Model
+from oracle.model.case import Case, Request, SideState, SlotList
 from oracle.model.errors import InvalidCase
 from oracle.model.instance import Instance
+from oracle.model.sides import lay_out
 from oracle.model.writes import Writes
-from oracle.truth.blocks import DUE, block_classes
+from oracle.truth.blocks import DUE, block_classes, resident_blocks
 from oracle.truth.holding import held_blocks
 from oracle.truth.judge import judge
 from tests.small_cases import case_of, group
@@ -193,6 +198,20 @@ def test_a_receiver_is_refused_exactly_where_it_does_not_hold_what_is_due(
 def test_sinks_of_a_group_with_a_length_of_its_own_are_no_matter_of_the_manager() -> None:
     request = Request(0, 4, lengths=(("encoder", 9),))
     case_of(group(KEY, window=5, sinks=1, length="encoder"), size=4, requests=(request,), sides=V1)
+
+
+def test_a_side_that_tables_name_is_given_by_its_lists_alone() -> None:
+    model = Model(1, (group(KEY, window=5), group("other @ 0 : T D(2) ; 8", name="full")))
+    requests = (Request(0, 8, context=SideState(reached=40, drafts=2)), Request(1, 8))
+    row = SlotList("context", 0, "full", 0, (1, 0))
+    case = case_of(model, size=4, requests=requests, tables=(row,))
+    slots = lay_out(case, "context").slots[0]
+    assert [[list(own) for own in slots[place]] for place in (0, 1)] == [[[-1, -1]] * 2, [[1, 0], [-1, -1]]]
+    assert not lay_out(case, "context").spare and lay_out(replace(case, tables=()), "context").spare
+    inside = case_of(model, size=4, requests=requests, tables=(row, SlotList("context", 0, "kv", 0, (1, 0))))
+    assert resident_blocks(inside, 0, 0, np.array([1, 0])).all()
+    assert not resident_blocks(replace(inside, tables=()), 0, 0, np.array([1, 0])).any()
+    assert all(np.array(own).min() >= 0 for own in lay_out(case, "generation").slots[0].values())
 
 
 def test_a_side_has_room_for_the_most_tokens_that_it_had_or_prepared() -> None:
