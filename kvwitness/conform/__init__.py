@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kvwitness.conform.declares import DECLARES
 from kvwitness.conform.formed import FORMED
 from kvwitness.conform.law import Law, Result, not_run
 from kvwitness.conform.layouts import LAYOUTS
@@ -36,7 +37,7 @@ __all__ = [
     "find_source",
 ]
 
-LAWS: tuple[Law, ...] = (*FORMED, RESHARDS, *LAYOUTS, *PLANS, PUBLISHED, STRESSED, MUTANTS)
+LAWS: tuple[Law, ...] = (*FORMED, DECLARES, RESHARDS, *LAYOUTS, *PLANS, PUBLISHED, STRESSED, MUTANTS)
 """All laws, in the order in which they are tried."""
 
 
