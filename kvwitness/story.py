@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from kvwitness.witness import pins_of
+from kvwitness.listed import blocks_text, may_differ, slots_text
+from kvwitness.witness import PINNED, pins_of, pins_of_pools
 from kvwitness.words import count, joined
 from oracle.model.axes import Axis
 from oracle.model.buffers import LayerGroup
-from oracle.model.case import SIDES, Case, Request
+from oracle.model.case import PLAIN, SIDES, Case, Request
 from oracle.model.instance import Instance
 from oracle.model.layers import LayerSet
 from oracle.model.notation import format_buffer
+from oracle.model.sides import lay_out
 from oracle.model.topology import Rank, Topology
 from oracle.truth.holders import held_indices, seat
 from oracle.truth.stacks import held_layers
@@ -30,10 +33,24 @@ def tell(case: Case) -> list[str]:
     lines += _requests(case)
     for side in SIDES:
         lines += _ranks(case, side)
-    for side, pins in pins_of(case).items():
+    for side, pins in _in_memory(case):
         lines.append(f"{side} rank 0 in memory")
         lines += [f"  {pin}" for pin in pins]
     return lines
+
+
+def _in_memory(case: Case) -> Iterator[tuple[str, list[str]]]:
+    """Pools and slots of rank 0 of each side: those that its manager lists, where they may be others than all."""
+    if not may_differ(case):
+        yield from ((side, list(pins)) for side, pins in pins_of(case).items())
+        return
+    for side in SIDES:
+        pins = list(pins_of_pools(case, side))
+        for group in sorted(lay_out(case, side).slots[0]):
+            for request in range(len(case.requests)):
+                said = slots_text(case, side, 0, group, request, PINNED)
+                pins.append(f"{case.model.groups[group].name} of request {request} in slots {said}")
+        yield side, pins
 
 
 # ---- the model
@@ -87,6 +104,10 @@ def describe_instance(instance: Instance) -> str:
         parts += [f"{said} {key}: {value}" for key, value in getattr(instance, name)]
     if instance.manager != "v2":
         parts.append(f"manager {instance.manager}")
+    if instance.scratch is not None:
+        parts.append(f"scratch {instance.scratch}")
+    if instance.look_ahead:
+        parts.append(f"look-ahead {instance.look_ahead}")
     parts += [f"without {joined(lack.roles)} on layers {lack.layers}" for lack in instance.without]
     if instance.page_tables:
         parts.append("explicit page tables")
@@ -97,19 +118,21 @@ def describe_instance(instance: Instance) -> str:
 
 
 def _requests(case: Case) -> Iterator[str]:
-    blocks = case.generation.tokens_per_block
+    size, differ = case.generation.tokens_per_block, may_differ(case)
     for index, request in enumerate(case.requests):
-        told = [count(request.prompt, "token"), f"{count(-(-request.prompt // blocks), 'block')} to receive into"]
+        blocks = (blocks_text(case, "generation", index, beyond=False) if differ else "") or count(
+            -(-request.prompt // size), "block"
+        )
+        told = [count(request.prompt, "token"), f"{blocks} to receive into"]
         told += [f"{name} {tokens}" for name, tokens in request.lengths]
         told.append(_content(case, request))
         for side in SIDES:
             if case.side(side).topology.attention_dp:
                 told.append(f"on {side} attention DP rank {request.dp_rank(side)}")
-            if request.state(side).cached:
-                told.append(f"the {side} side has {count(request.state(side).cached, 'token')} cached")
         if request.cuts:
             told.append(f"prefill cut at {joined(request.cuts)}")
         yield f"{f'request {index}':<12}{'; '.join(told)}"
+        yield from _states(case, index)
     if case.slots.mul != 1 or case.slots.add or case.slots.counts:
         counts = "".join(f", {group} has {slots} slots" for group, slots in case.slots.counts)
         rule = f"({case.slots.mul} * (k + 1) + {case.slots.add} + 11 * rank) mod the slots of the pool{counts}"
@@ -118,6 +141,24 @@ def _requests(case: Case) -> Iterator[str]:
         if rows:
             said = "slots given explicitly" if name == "tables" else "lists that the managers present, given explicitly"
             yield f"{name:<12}{said}, {count(len(rows), 'list')}"
+
+
+def _states(case: Case, index: int) -> Iterator[str]:
+    """``  generation: cached 2, drafts 1 (lists 3 blocks)`` and ``  2 beams, 1 tail``, where they are not plain."""
+    request = case.requests[index]
+    tails = [request.state(side).tails for side in SIDES]
+    for side in SIDES:
+        state = request.state(side)
+        if replace(state, tails=0) != PLAIN:
+            names = ("cached", "extra", "drafts", "reached")
+            said = ", ".join(f"{name} {getattr(state, name)}" for name in names if getattr(state, name))
+            listed = blocks_text(case, side, index, beyond=True)
+            yield f"  {side}: {said}{f' (lists {listed})' if listed else ''}"
+    if request.beams > 1:
+        each = count(tails[0], "tail")
+        if tails[0] != tails[1]:
+            each = ", ".join(f"{count(number, 'tail')} on {side}" for side, number in zip(SIDES, tails, strict=True))
+        yield f"  {count(request.beams, 'beam')}, {each}"
 
 
 def _content(case: Case, request: Request) -> str:

@@ -117,13 +117,18 @@ def pins_of(case: Case) -> dict[str, tuple[str, ...]]:
     for side in SIDES:
         layout = lay_out(case, side)
         groups = [group.name for group in case.model.groups]
-        pins = list(_pinned_table(layout.tables[0], groups))
+        pins = list(pins_of_pools(case, side))
         for group, by_request in sorted(layout.slots[0].items()):
             for request, slots in enumerate(by_request):
                 listed = _capped([str(slot) for slot in slots.tolist()], " ")
                 pins.append(f"{groups[group]} of request {request} in slots {listed or '(none)'}")
         found[side] = tuple(pins)
     return found
+
+
+def pins_of_pools(case: Case, side: str) -> Iterable[str]:
+    """Pools and regions of rank 0 of one side, as short strings."""
+    return _pinned_table(lay_out(case, side).tables[0], [group.name for group in case.model.groups])
 
 
 def _pinned_table(table: PageTable, groups: list[str]) -> Iterable[str]:
@@ -249,4 +254,4 @@ def load_case(path: str | os.PathLike[str]) -> Case:
     return load(path).case
 
 
-__all__ = ["InvalidCase", "Meta", "Witness", "check_writable", "load", "load_case", "pins_of", "save"]
+__all__ = ["InvalidCase", "Meta", "Witness", "check_writable", "load", "load_case", "pins_of", "pins_of_pools", "save"]

@@ -241,8 +241,8 @@ def test_show_tells_shares_requests_and_layouts(shell: Shell, tmp_path: Path) ->
         "kv: blocks of the last 5 tokens",
         "context     4 ranks: tp 2, pp 2 (2 + 1 layers); 4 tokens a block; NHD",
         "generation  8 ranks: tp 4, cp 2; 4 tokens a block; HND",
-        "9 tokens; 3 blocks to receive into; content 1, whose first 4 tokens are content 0's; "
-        "the generation side has 4 tokens cached",
+        "9 tokens; 2 blocks to receive into; content 1, whose first 4 tokens are content 0's",
+        "  generation: cached 4 (lists 2 blocks)",
         "content block k lies in slot (2 * (k + 1) + 0 + 11 * rank) mod the slots of the pool",
         "3 (pp 1, tp 1)  key: layer 2, heads 2..3 of 4".replace("..", "-"),
         "1 (tp 0, cp 1)  key: layers 0..2, head 0 of 4; blocks 1, 3, 5, ...",
