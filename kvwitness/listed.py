@@ -129,6 +129,15 @@ def wrong_block(case: Case, it: Violation) -> str:
     return f"context rank {it.source} {ours} of request {it.request}; generation rank {it.destination} {theirs}"
 
 
+def with_lists(case: Case, it: Violation, lines: Iterable[str]) -> tuple[str, ...]:
+    """``lines`` of the argument of a violation; where a wrong block came, what both sides list stands below that."""
+    found, said = list(lines), wrong_block(case, it)
+    differs = next((index for index, line in enumerate(found) if line.startswith("  differs ")), None)
+    if said and differs is not None:
+        found.insert(differs + 1, f"  {'because':<8} {said}")
+    return tuple(found)
+
+
 def _lists(case: Case, side: str, rank: int, group: int, request: int) -> str:
     blocks = listed_blocks(case, side, group, request, [rank], beyond=True)
     ranges = str(LayerSet.of(blocks)).replace("..", "-")

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from kvwitness.difference import entries_to_look_at, told_difference
 from kvwitness.errors import CannotRun
+from kvwitness.listed import with_lists
 from kvwitness.settings import Judged, Search
 from kvwitness.shards import PIECE, RANDOM, Part
 from kvwitness.tally import Compared, Tallies, Tally, Timing, merge_tallies
@@ -120,7 +121,7 @@ def argument_of(judgement: Judgement) -> tuple[str, ...]:
         return (f"{failure.subject} {verdict.reason}",)
     for violation in verdict.violations:
         if violation.kind.value == failure.main_kind:
-            return tuple(explain(judgement.case, violation).splitlines())
+            return with_lists(judgement.case, violation, explain(judgement.case, violation).splitlines())
     return tuple(explain(judgement.case, verdict).splitlines())
 
 

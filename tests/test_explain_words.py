@@ -7,7 +7,7 @@ import re
 import pytest
 
 from oracle.model.buffers import LayerGroup, Model
-from oracle.model.case import Case, Content, Request
+from oracle.model.case import Case, Content, Request, SideState
 from oracle.model.writes import Pair, Writes
 from oracle.truth.explain import explain, explain_verdict
 from oracle.truth.judge import judge
@@ -133,3 +133,18 @@ def test_attention_dp_splits_nothing() -> None:
     case = case_of(GQA, "tp1", "tp2 dp")
     text = said(case, right(case)[1:])
     assert "generation rank 0, 0 of tp=1, holds heads 0-1 of 2: attention DP splits nothing" in text
+
+
+def test_the_states_that_an_argument_rests_on_are_told_by_side() -> None:
+    states = {"context": SideState(2, 1, 3, 8), "generation": SideState(reached=6)}
+    reserves = [{"reserve": (("kv", kept),)} for kept in (5, 6)]
+    case = case_of(
+        group(MLA, window=3), requests=(Request(0, 5, **states),), context_side=reserves[0], generation_side=reserves[1]
+    )
+    told = "request 0 prompt=5, context cached=2 extra=1 drafts=3 reached=8, generation reached=6, window=3"
+    assert f"{told}, context reserve=5, generation reserve=6, key=0, tokens per block=2" in said(case, [])
+    first = {"manager": "v1"}
+    beams = Request(0, 3, beams=3, context=SideState(tails=2), generation=SideState(tails=1))
+    case = case_of(MLA, requests=(beams,), context_side=first, generation_side=first)
+    told = "request 0 prompt=3, beams=3, context tails=2, generation tails=1, key=0, tokens per block=2"
+    assert told in said(case, [])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from kvwitness.search import argument_of
+from kvwitness.settings import Judged
 from kvwitness.story import tell
+from kvwitness.trial import Trial
 from kvwitness.witness import pins_of
 from oracle.model.case import SIDES, Case, Request, SideState, SlotList
 from oracle.model.instance import Instance
@@ -91,3 +94,27 @@ def test_without_windows_and_states_all_slots_are_shown() -> None:
         pins = [f"  {pin}" for pin in pins_of(case)[side]]
         assert lines[at + 1 : at + 1 + len(pins)] == pins
     assert slots(lines) == ["1 2", "1 2"]
+
+
+# ---- the argument of a failure
+
+
+def argument(case: Case, fault: str, subject: str = "mapping:suffix") -> tuple[str, ...]:
+    return argument_of(Trial(Judged((subject,), fault=fault))(case, carry=False))
+
+
+def test_a_wrong_block_is_explained_by_what_both_sides_list() -> None:
+    found = argument(one_request(Request(0, 5), 3, {"reserve": (("kv", 2),)}), "fronts-paired")
+    at = found.index("  differs  block 0 in place of 1")
+    assert (
+        found[at + 1] == "  because  context rank 0 lists blocks 0-2 of request 0; generation rank 0 lists blocks 1-2"
+    )
+    found = argument(one_request(Request(0, 4, context=SideState(drafts=1))), "sender-not-cut")
+    assert "  because  context rank 0 lists blocks 0-2 of request 0; generation rank 0 lists blocks 0-1" in found
+    found = argument(one_request(Request(0, 4, generation=SideState(cached=2))), "fronts-paired")
+    assert "  because  context rank 0 lists blocks 0-1 of request 0; generation rank 0 lists block 1" in found
+
+
+def test_what_is_no_wrong_block_is_not_explained_by_lists() -> None:
+    found = argument(one_request(Request(0, 5), 3), "drop-last-run", "mapping")
+    assert found[0].startswith("missing") and not any(" lists " in line for line in found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oracle.model.axes import Axis
 from oracle.model.buffers import Buffer
-from oracle.model.case import Case
+from oracle.model.case import SIDES, Case, Request
 from oracle.model.counts import ordered_axes
 from oracle.truth.verdict import Element, Place, Violation
 
@@ -124,14 +124,26 @@ def bindings_text(case: Case, it: Violation) -> str:
     if it.request is not None and 0 <= it.request < len(case.requests):
         asked = case.requests[it.request]
         found.append(f"request {it.request} prompt={asked.prompt}")
-        if asked.generation.cached:
-            found.append(f"cached={asked.generation.cached}")
+        found += _states(asked)
         if it.group is not None and 0 <= it.group < len(case.model.groups):
-            window = case.model.groups[it.group].window
-            found += [f"window={window}"] if window is not None else []
+            group = case.model.groups[it.group]
+            found += [f"window={group.window}"] if group.window is not None else []
+            kept = ((side, case.side(side).reserve_of(group.name)) for side in SIDES)
+            found += [f"{side} reserve={tokens}" for side, tokens in kept if tokens]
         found.append(f"key={asked.generation_dp}")
     found.append(f"tokens per block={case.generation.tokens_per_block}")
     return ", ".join(found)
+
+
+def _states(request: Request) -> list[str]:
+    """Beams, and what each side has of a request besides its prompt: ``generation cached=2 drafts=1``."""
+    found = [f"beams={request.beams}"] if request.beams > 1 else []
+    for side in SIDES:
+        state = request.state(side)
+        names = ("cached", "extra", "drafts", "reached", "tails")
+        sizes = [f"{name}={getattr(state, name)}" for name in names if getattr(state, name)]
+        found += [f"{side} {' '.join(sizes)}"] if sizes else []
+    return found
 
 
 def _orders(case: Case, due: Element) -> list[str]:
