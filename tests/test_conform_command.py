@@ -87,8 +87,26 @@ def test_a_broken_kind_exits_1_with_kind_role_and_rule(shell: Shell, tmp_path: P
         "is not possible: an even split over 3 ranks needs a multiple of 3" in told
     )
     assert "    numbers (0,)" in said.out.splitlines()
-    assert "reshards FAIL" in told
-    assert "fail: uneven breaks builds" in told
+    assert told.count("an even split over") == 1
+    for law in ("scope", "reshards", "stresses", "mutants"):
+        assert f"{law:<9} not run does not build" in "\n".join(said.out.splitlines())
+    assert "mapping pass" in told
+    assert "fail: uneven breaks builds; not run: " in told
+
+
+def test_a_published_model_that_cannot_be_built_for_the_same_reason_is_not_told_again(
+    shell: Shell, tmp_path: Path
+) -> None:
+    path = tmp_path / "uneven.py"
+    model = 'PublishedModel("real", "Real", 2, lambda bits: 1 // 0, "a test", "source", element_bits=(16,))'
+    wrong = UNEVEN.replace("axes = (", "1 // 0\n    axes = (").replace(
+        "Declaration, Kind", "Declaration, Kind, PublishedModel"
+    )
+    for text, again in ((wrong, False), (wrong.replace("1 // 0\n", "[][0]\n"), True)):
+        path.write_text(text.replace("((0,),))", f"((0,),), published=({model},))"))
+        told = " ".join(shell("conform", path, "--examples", 5, "--out", tmp_path).out.split())
+        assert ("published FAIL" in told) is again, told
+        assert told.count("modulo by zero") == 1
 
 
 def test_several_kinds_are_told_briefly(shell: Shell, tmp_path: Path) -> None:

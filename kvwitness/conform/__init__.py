@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvwitness.conform.declares import DECLARES
-from kvwitness.conform.formed import FORMED
-from kvwitness.conform.law import Law, Result, not_run
+from kvwitness.conform.formed import FORMED, rule_of
+from kvwitness.conform.law import NOT_BUILT, Law, Result, not_run
 from kvwitness.conform.layouts import LAYOUTS
 from kvwitness.conform.missing import STRESSED, Missing, missing_of
 from kvwitness.conform.mutants import MUTANTS, Standing
@@ -41,6 +41,9 @@ LAWS: tuple[Law, ...] = (*FORMED, DECLARES, RESHARDS, *LAYOUTS, *PLANS, PUBLISHE
 """All laws, in the order in which they are tried."""
 
 
+BUILDS = LAWS[0].name
+
+
 @dataclass(frozen=True, slots=True)
 class Conformed:
     """What came of the laws of one kind: results by the name of the law, in order; what is missing; every mutant."""
@@ -60,17 +63,30 @@ class Conformed:
         return not self.broken
 
 
+def _try(law: Law, sample: Sample, building: Result | None) -> Result:
+    """What comes of ``law``; ``building`` is what came of building, None before that was tried.
+
+    What cannot be built breaks other laws in ways that are no news: it is told once.
+    """
+    built = building is None or bool(building)
+    if not built and law.whole:
+        return not_run(NOT_BUILT)
+    try:
+        result = law.check(sample)
+    except Exception:
+        if built:
+            raise
+        return not_run(NOT_BUILT)
+    if building is not None and not built and rule_of(result.said) == rule_of(building.said):
+        return not_run(NOT_BUILT)
+    return result
+
+
 def conform(sample: Sample, watch: Callable[[Law], None] = lambda law: None) -> Conformed:
     """Try every law on one kind; ``watch`` is told which is next."""
     results: dict[str, Result] = {}
     for law in LAWS:
         watch(law)
-        try:
-            results[law.name] = law.check(sample)
-        except Exception as error:
-            if not sample.trouble:
-                raise
-            # What cannot even be built breaks other laws in ways that are no news.
-            results[law.name] = not_run(f"not every case can be: {sample.told(error)}")
+        results[law.name] = _try(law, sample, results.get(BUILDS))
     standings = tuple(sample.standings) if results[MUTANTS.name].outcome is not Outcome.NOT_RUN else ()
     return Conformed(sample.source, results, tuple(missing_of(sample)), standings)

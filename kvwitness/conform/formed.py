@@ -66,14 +66,14 @@ def _trouble(sample: Sample, point: Point) -> str:
     return ""
 
 
-def _rule(said: str) -> str:
+def rule_of(said: str) -> str:
     """What is left of a message without the values in it: shrinking keeps to the rule that is broken."""
     return "".join(letter for letter in said.rpartition(": ")[2] if not letter.isdigit())
 
 
 def _breaks(sample: Sample, rule: str, point: Point) -> bool:
     said = _trouble(sample, point)
-    return bool(said) and _rule(said) == rule
+    return bool(said) and rule_of(said) == rule
 
 
 def _told_point(kind: Kind, point: Point) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def check_builds(sample: Sample) -> Result:
     for point in _points(sample, MOST_COMBINATIONS):
         tried += 1
         if said := _trouble(sample, point):
-            least = smallest(point, partial(_breaks, sample, _rule(said)))
+            least = smallest(point, partial(_breaks, sample, rule_of(said)))
             return broken(_trouble(sample, least), *_told_point(sample.kind, least))
     if sample.trouble:
         least = smallest(sample.trouble[0].numbers, lambda lower: not isinstance(sample.draw(lower), Case))
@@ -184,6 +184,6 @@ FORMED = (
     Law("builds", "Every combination of numbers is a layout that exists.", check_builds),
     Law("pure", "The same numbers always declare the same.", check_pure),
     Law("simplest", "No number declares less than it does at 0: 0 is the simplest.", check_simplest),
-    Law("scope", "The small scope can be enumerated, and its models differ.", check_scope),
+    Law("scope", "The small scope can be enumerated, and its models differ.", check_scope, whole=True),
     Law("files", "A case file holds all of a case.", check_files),
 )

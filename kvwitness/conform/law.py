@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from kvwitness.conform.sample import Sample
 
 
+NOT_BUILT = "does not build"
+"""Why a law is not run on a kind that breaks the first one, which says what cannot be built."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What came of a law: ``said`` is what was tried, what is broken, or why it did not run.
@@ -44,8 +48,12 @@ def not_run(why: str) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """``sentence`` says what holds of a kind that keeps it."""
+    """``sentence`` says what holds of a kind that keeps it.
+
+    ``whole``: it can only be tried where all that is drawn of the kind can be built.
+    """
 
     name: str
     sentence: str
     check: Callable[[Sample], Result]
+    whole: bool = False

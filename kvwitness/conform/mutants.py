@@ -256,8 +256,6 @@ def check_mutants(sample: Sample) -> Result:
     """Make every small mistake, and see who notices it."""
     if not sample.cases:
         return not_run("no case could be drawn")
-    if sample.trouble:
-        return not_run(f"not every drawn case can be: {sample.trouble[0].said}")
     standings = sample.standings
     lost = [standing for standing in standings if standing.by == SURVIVES]
     if lost:
@@ -267,4 +265,4 @@ def check_mutants(sample: Sample) -> Result:
     return holds(summary_of(standings), *equivalents_of(standings), *seldom)
 
 
-MUTANTS = Law("mutants", "A small mistake in the declaration is noticed, or means the same.", check_mutants)
+MUTANTS = Law("mutants", "A small mistake in the declaration is noticed, or means the same.", check_mutants, whole=True)

@@ -197,4 +197,5 @@ RESHARDS = Law(
     "reshards",
     "What the ranks of one instance hold makes up the pages of any other, byte for byte, without a planner.",
     check_reshards,
+    whole=True,
 )
