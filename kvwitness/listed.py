@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import groupby
 
 from differential.managers.facts import Facts
 from differential.managers.holdings import holdings_of
@@ -57,7 +58,7 @@ def slots_beyond(case: Case, side: str, rank: int, group: int, request: int) -> 
     if isinstance(held, BlockList):
         listed = {ordinal for ordinal in mine if ordinal >= held.removed}
     elif held.given:
-        listed = set()
+        return []
     else:
         slots = held.slots.tolist()
         listed = {ordinal for ordinal in mine if slots[(ordinal - place) // topology.cp] >= 0}
@@ -76,15 +77,33 @@ def slots_text(case: Case, side: str, rank: int, group: int, request: int, most:
     for word, some in (
         ("drafts", beyond[:drafted]),
         ("reached", beyond[drafted:]),
-        ("tails", lay_out(case, side).spare_slots(rank, group, request)[1].tolist()),
+        ("tails", _tails(case, side, rank, group, request)),
     ):
         said += [f"| {word} {_slots(some, most)}"] if some else []
     return " ".join(said)
 
 
+def _tails(case: Case, side: str, rank: int, group: int, request: int) -> list[int]:
+    tails = lay_out(case, side).spare_slots(rank, group, request)[1].tolist()
+    held = holdings_of(case).listed(side, rank, request, group) if tails else None
+    return tails if isinstance(held, BlockList) else []  # given lists have those that they name
+
+
 def _slots(slots: list[int], most: int) -> str:
-    more = f" and {len(slots) - most} more" if len(slots) > most else ""
-    return " ".join("-" if slot < 0 else str(slot) for slot in slots[:most]) + more
+    """Slots, ``-`` where there is none; in a list of more than ``most``, holes in a row are counted: ``-x12``."""
+    if len(slots) <= most:
+        return " ".join("-" if slot < 0 else str(slot) for slot in slots)
+    said: list[str] = []
+    shown = 0
+    for is_hole, run in groupby(slots, lambda slot: slot < 0):
+        some = list(run)
+        if not is_hole:
+            some = some[: most - len(said)]
+        said += [f"-x{len(some)}" if len(some) > 1 else "-"] if is_hole else map(str, some)
+        shown += len(some)
+        if len(said) >= most:
+            break
+    return " ".join(said) + (f" and {len(slots) - shown} more" if shown < len(slots) else "")
 
 
 def listed_blocks(case: Case, side: str, group: int, request: int, ranks: Iterable[int], *, beyond: bool) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kvwitness.search import argument_of
 from kvwitness.settings import Judged
 from kvwitness.story import tell
@@ -64,6 +66,11 @@ def test_blocks_that_a_manager_does_not_list_have_no_slot() -> None:
     assert any(line.startswith("request 0   5 tokens; 1 block to receive into") for line in lines)
 
 
+def test_holes_in_a_row_are_counted_in_a_long_list() -> None:
+    assert slots(tell(one_request(Request(0, 24), 3))) == ["-x11 12", "-x11 12"]
+    assert slots(tell(one_request(Request(0, 24, generation=SideState(cached=2)))))[1] == "- 2 3 4 5 6 7 8 and 4 more"
+
+
 def test_blocks_past_the_prompt_stand_behind_a_bar() -> None:
     lines = tell(one_request(Request(0, 4, context=SideState(drafts=1), generation=SideState(drafts=1, reached=7))))
     assert slots(lines) == ["1 2 | drafts 3", "1 2 | drafts 3 | reached 4"]
@@ -84,6 +91,8 @@ def test_each_context_parallel_rank_shows_its_own_blocks() -> None:
 def test_lists_that_the_managers_present_are_shown_as_they_are() -> None:
     case = case_of(group(MLA), prompts=4, presented=(SlotList("context", 0, "kv", 0, (2, 1)),))
     assert slots(tell(case)) == ["2 1", "1 2"]
+    drafts = Request(0, 4, context=SideState(drafts=1))
+    assert slots(tell(replace(case, requests=(drafts,)))) == ["2 1", "1 2"]
 
 
 def test_without_windows_and_states_all_slots_are_shown() -> None:
