@@ -33,6 +33,8 @@ from strategies.stresses import STRESSES, SUBJECTS
 from strategies.stresses.reach import CASES, Reach, reach_of
 
 MISSED = "!!!"
+PUBLISHED = "pub"
+"""Stands for what only published models of a kind show, and no drawn case can."""
 """A stress that a kind declares and that none of its cases reaches."""
 
 NUMBER = 3
@@ -88,7 +90,10 @@ def _tell_all(to: Console, chosen: Sequence[Kind]) -> None:
     for kind in chosen:
         _tell_kind(to, kind, widest + 2)
     to.print()
-    blank = f"blank where its declarations cannot show it, {MISSED} where they can and no case did"
+    blank = (
+        f"blank where its declarations cannot show it, {PUBLISHED} where only published models do, "
+        f"{MISSED} where small ones can and no case did"
+    )
     write_text(to, f"In how many of {CASES} cases of a kind each stress shows: {blank}.")
     reached = {kind.name: reach_of(kind) for kind in chosen}
     for block in _blocks(to.width, chosen):
@@ -140,6 +145,8 @@ def _table(chosen: Sequence[Kind], reached: dict[str, dict[str, Reach]]) -> Tabl
 def _cell(reach: Reach) -> Text:
     if reach.is_missed:
         return Text(MISSED, style="bold red")
+    if reach.is_of_published:
+        return Text(PUBLISHED, style="dim")
     return Text("" if reach.is_blank else f"{reach.cases}")
 
 

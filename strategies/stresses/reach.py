@@ -19,10 +19,14 @@ CASES = 300
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Whether a kind declares a stress, and how many of its cases reach it."""
+    """Whether a kind declares a stress, and how many of its cases reach it.
+
+    ``small``: whether its small models do; otherwise only published ones do, and no case can reach it.
+    """
 
     declared: bool
     cases: int
+    small: bool = True
 
     @property
     def is_blank(self) -> bool:
@@ -31,8 +35,13 @@ class Reach:
 
     @property
     def is_missed(self) -> bool:
-        """Whether the kind declares what none of its cases reaches."""
-        return self.declared and not self.cases
+        """Whether small models of the kind declare what none of its cases reaches."""
+        return self.declared and self.small and not self.cases
+
+    @property
+    def is_of_published(self) -> bool:
+        """Whether only published models of the kind show it."""
+        return self.declared and not self.small and not self.cases
 
 
 def some_cases(kind: Kind, count: int = CASES, *, states: bool = True) -> tuple[Case, ...]:
@@ -60,6 +69,11 @@ def _count(kind: Kind, cases: tuple[Case, ...]) -> dict[str, Reach]:
             reached[stress.name] += stress.reached(case)
     # A state may give a window sinks that the kind does not declare, as seldom as that may be.
     declared = dict.fromkeys(case.model for case in some_cases(kind, len(cases), states=False))
-    models = [(model, kind.tokens_per_block) for model in declared]
-    models += [(published.declare().model, published.tokens_per_block) for published in kind.published]
-    return {stress.name: Reach(stress.declared_by(kind, models), reached[stress.name]) for stress in STRESSES}
+    small = [(model, kind.tokens_per_block) for model in declared]
+    models = small + [(published.declare().model, published.tokens_per_block) for published in kind.published]
+    return {
+        stress.name: Reach(
+            stress.declared_by(kind, models), reached[stress.name], bool(stress.declared_by(kind, small))
+        )
+        for stress in STRESSES
+    }
