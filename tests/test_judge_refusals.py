@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from oracle.model.buffers import GroupKind, LayerGroup, Model
 from oracle.model.case import Case, Request, SlotList
+from oracle.model.encodings import CODES, ENCODINGS
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Pair, Refusal, Segment, Writes
 from oracle.truth.elements import truth_of
@@ -181,8 +182,20 @@ def test_nothing_of_a_refused_request_is_written() -> None:
     assert verdict.counts == {Kind.STRAY: 4}
 
 
-def test_when_every_request_is_lost_the_instances_may_be_refused() -> None:
-    assert judge(lost_in(1), Refusal("lost", "block 0 is gone"))
+def test_a_lost_block_never_refuses_the_pair_of_instances() -> None:
+    assert judge(lost_in(1), Refusal("lost", "block 0 is gone")).kinds == {Kind.FALSE_REFUSAL}
+    assert judge(lost_in(1), Refusal("lost", "block 0 is gone", 0))
+
+
+def test_a_known_code_must_be_true_of_a_request_that_lost_a_block() -> None:
+    assert judge(lost_in(1), Refusal("block_lost", "block 0 is gone", 0))
+    for encoding in ENCODINGS:
+        for code in CODES:
+            verdict = judge(lost_in(1), Refusal(code, "there are none", 0), encoding=encoding)
+            assert verdict.kinds == {Kind.FALSE_REFUSAL}, (encoding, code)
+    chunked = case_of(MLA, "tp1", "tp1 cp2", requests=(Request(0, 6, cuts=(2,)),))
+    assert judge(chunked, Refusal("chunks_with_context_parallelism", "two", 0))
+    assert not judge(chunked, Refusal("block_lost", "none is", 0))
 
 
 def test_chunks_of_a_context_parallel_transfer_may_be_refused_or_served() -> None:

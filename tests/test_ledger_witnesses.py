@@ -11,11 +11,14 @@ import pytest
 from differential import ledger
 from differential.compare import FIRST
 from differential.ledger import Bytes, Entry, Refuses, check_case, entries, find_entry, settle
+from differential.runner import Kind
 from differential.subjects.mapping import Mapping
-from oracle.model.case import Native
+from differential.subjects.registry import FunctionSubject
+from oracle.model.case import Native, SlotList
 from oracle.model.codec import encode_file
 from oracle.model.errors import InvalidCase, MalformedFile
 from oracle.model.topology import Topology
+from oracle.model.writes import Refusal
 from tests.golden import case_of, scenarios
 from tests.ledger_cases import (
     VARIANTS,
@@ -224,3 +227,19 @@ def test_a_side_buffer_as_large_as_keys_on_some_layers_is_refused_in_one_known_w
     (violation,) = checked.result.verdicts[variant].violations
     assert violation.refusal is not None and violation.refusal.code == code
     assert checked.passed and list(checked.settled[0].accepted) == ["layers-of-a-view-differ"]
+
+
+def test_a_pair_refused_for_a_known_wrong_reason_stays_known_where_a_block_is_lost_too() -> None:
+    """The mapping refuses the only request, so the plans do not differ; that of the pair is false all the same."""
+    halves = "H(2).heads T D(1) ; 8"
+    view = group(f"key @ 0..1 : {halves}", f"value @ 0..1 : {halves}", f"index_key @ 1 : {halves}")
+    declared = Native(tuple((role, "indexed") for role in ("key", "value", "index_key")))
+    lost = (SlotList("context", 0, "kv", 0, (-1, 2)),)
+    case = small_case(view, prompts=4, native=declared, tables=lost)
+    checked = check_case(case, subjects("native"))
+    assert [each.code for each in checked.result.verdicts["mapping"].refusals] == ["block_lost"]
+    assert checked.result.verdicts["native"].kinds == {Kind.FALSE_REFUSAL}
+    assert checked.passed and not checked.settled[0].accepted
+    refused = Refusal("no_reason", "none")
+    other = FunctionSubject("native", lambda case, facts: refused)
+    assert not check_case(case, [Mapping(), other]).passed

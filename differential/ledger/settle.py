@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from differential.compare import ByteDifference, Comparison, Difference, PairDifference, RefusalDifference
 from differential.ledger.entry import Entry, Refuses
 from differential.ledger.shelf import entries
-from differential.runner import Outcome, Verdict, Violation
+from differential.runner import Kind, Outcome, Verdict, Violation
 from oracle.model.case import Case
 
 
@@ -105,6 +105,10 @@ def covers_verdict(case: Case, subject: str, verdict: Verdict, settled: Iterable
 def unexplained(case: Case, subject: str, verdict: Verdict, settled: Settled) -> tuple[Violation, ...]:
     """The violations of ``verdict`` that no entry which accepted something in ``settled`` explains."""
     known = [entry for entry in entries() if entry.name in settled.accepted and subject in entry.second]
+    if not settled.accepted:
+        # Both refuse, whatever the reasons, so that a refusal for a known wrong one showed no difference.
+        names = settled.open.first, settled.open.second
+        known = [entry for entry in entries() if entry.is_about(*names) or entry.is_about(*names[::-1])]
     if _is_refused_by_the_other(known):
         # There were no bytes to compare, so entries about bytes could accept nothing.
         known = [entry for entry in entries() if subject in entry.second]
@@ -112,7 +116,9 @@ def unexplained(case: Case, subject: str, verdict: Verdict, settled: Settled) ->
 
 
 def _explained(case: Case, subject: str, verdict: Verdict, settled: Settled) -> bool:
-    if subject not in (settled.open.first, settled.open.second) or not settled.accepted or not settled.open.identical:
+    if subject not in (settled.open.first, settled.open.second) or not settled.open.identical:
+        return False
+    if not settled.accepted and verdict.kinds != {Kind.FALSE_REFUSAL}:
         return False
     return not unexplained(case, subject, verdict, settled)
 

@@ -22,6 +22,9 @@ CHUNKS_WITH_CONTEXT_PARALLELISM = "chunks_with_context_parallelism"
 TAIL_COUNTS_DIFFER = "tail_counts_differ"
 TAILS_NOT_TOLD_APART = "tails_not_told_apart"
 
+BLOCK_LOST = "block_lost"
+"""No matter of an encoding: a due block of the request is gone on the sources that the receiver hears from."""
+
 BEAM_TAILS = "beam_tails"
 """What tables do not carry: no code of a refusal, for without them they serve."""
 

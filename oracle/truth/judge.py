@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from oracle.model.case import Case
-from oracle.model.encodings import ENCODINGS, Encoding
+from oracle.model.encodings import BLOCK_LOST, CODES, ENCODINGS, Encoding
 from oracle.model.errors import InvalidCase
 from oracle.model.writes import Refusal, Writes, check_plan
 from oracle.truth.blocks import is_required
@@ -65,21 +65,35 @@ def check_options(padding: str, election: str, encoding: str = "tables") -> None
 def settle_refusals(
     frame: Frame, writes: Writes, encoding: Encoding = "tables"
 ) -> tuple[tuple[Violation, ...], frozenset[int]]:
-    """(false refusals, requests that the plan refuses): of a refused request nothing is due and nothing may come."""
+    """(false refusals, requests that the plan refuses): of a refused request nothing is due and nothing may come.
+
+    What is wrong with one request refuses that request, never the pair of instances. A code of
+    ``oracle.model.encodings`` says why, and must be true of the request; one that is not known passes
+    with any right reason, for it is a subject's own.
+    """
     if not writes.refusals:
         return (), frozenset()
     reasons, lost = right_refusals(frame)
-    everything = range(len(frame.case.requests))
     false = []
     refused: set[int] = set()
     for refusal in writes.refusals:
-        mine = everything if refusal.request is None else (refusal.request,)
-        refused.update(mine)
-        if not reasons and any(
-            request not in lost and not may_refuse(frame.case, request, encoding, refusal.code) for request in mine
-        ):
-            note = "every due byte has a paired holder"
-            false.append(Violation(Kind.FALSE_REFUSAL, 0, refusal.request, refusal=refusal, note=note))
+        request = refusal.request
+        refused.update(range(len(frame.case.requests)) if request is None else (request,))
+        if reasons:
+            continue
+        note = "every due byte has a paired holder"
+        if request is None:
+            note = "what is wrong with a request refuses it, not the pair of instances" if lost else note
+        elif refusal.code == BLOCK_LOST:
+            if request in frame.lost:
+                continue
+        elif refusal.code in CODES:
+            if may_refuse(frame.case, request, encoding, refusal.code):
+                continue
+            note = f"right to refuse, for another reason: {lost[request]}" if request in lost else note
+        elif request in lost:
+            continue
+        false.append(Violation(Kind.FALSE_REFUSAL, 0, request, refusal=refusal, note=note))
     return tuple(false), frozenset(refused)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oracle.model import encodings
 from oracle.model.writes import Refusal
 
 TOKENS_PER_BLOCK_DIFFER = "tokens_per_block_differ"
@@ -28,7 +29,7 @@ CONTEXT_PARALLEL_WITH_ATTENTION_DP = "context_parallel_with_attention_dp"
 """an instance has both: its ranks would share a request's blocks and hold it whole"""
 UNSERVABLE_INDEX = "unservable_index"
 """an index due on a destination is held by none of the sources it is paired with"""
-BLOCK_LOST = "block_lost"
+BLOCK_LOST = encodings.BLOCK_LOST
 """a request's block that the receiver lists, within the model's window, is gone on the paired sources"""
 
 
