@@ -15,7 +15,7 @@ from oracle.truth.blocks import is_required
 from oracle.truth.elements import Frame, Truth, truth_of
 from oracle.truth.encodings import may_refuse
 from oracle.truth.findings import find_violations, unserved_violation
-from oracle.truth.runs import Carried, Runs, place_runs, segment_ranks
+from oracle.truth.runs import Carried, Runs, place_runs, senders_of
 from oracle.truth.servable import right_refusals
 from oracle.truth.verdict import Kind, Outcome, Verdict, Violation
 
@@ -105,7 +105,8 @@ def _judge_bytes(truth: Truth, writes: Writes, election: Election, without: froz
     due, elected = truth.due, truth.elected
     required = is_required(truth.klass, paired=election == "paired")
     if without:
-        gone = np.isin(truth.owner, list(without))
+        everything = len(without) == len(truth.case.requests)
+        gone = truth.owner >= 0 if everything else np.isin(truth.owner, list(without))
         due, elected = due.copy(), elected.copy()
         due[gone], required[gone], elected[gone] = -1, False, -1
     unplanned = pair_trouble(truth, writes, without) if election == "paired" else ()
@@ -116,7 +117,7 @@ def _judge_bytes(truth: Truth, writes: Writes, election: Election, without: froz
     nbytes = int(runs.nbytes.sum())
     carried = None
     if clean:
-        senders = segment_ranks(writes.segments)[0] if election == "paired" and writes.segments else None
+        senders = senders_of(writes.segments) if election == "paired" and writes.segments else None
         if nbytes >= LONG * len(runs.nbytes):
             clean = _are_right(truth.source, runs, due, required, elected, senders)
         else:
