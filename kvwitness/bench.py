@@ -123,18 +123,24 @@ def rates() -> Iterator[Measure]:
     """
     judged = subjects()
     every = tuple(kind.name for kind in kinds())
-    for which, names, bars in (("dense", DENSE, (500, 1000)), ("all", every, (250, None))):
+    for which, names, states, bars in (
+        ("dense kinds", DENSE, False, (500, 1000)),
+        ("all kinds", every, False, (250, None)),
+        ("all kinds with states", every, True, (200, None)),
+    ):
         drawn, undrawn = [], []
         sizes: list[Case] = []
         for number in range(ROUNDS):
             counted = _Counted(judged)
-            counted.timing.whole = timed(lambda n=number, c=counted, k=names: _draw(k, n, c), time.process_time)
+            counted.timing.whole = timed(
+                lambda n=number, c=counted, k=names, s=states: _draw(k, n, c, s), time.process_time
+            )
             undrawn.append(counted.timing.served / counted.timing.judging)
             drawn.append(counted.timing.rate())
             sizes += counted.cases
         detail = f"{' and '.join(subject.name for subject in judged)}; {spread_of(sizes)}"
-        yield Measure(f"draw + plan + judge + compare, {which} kinds", median(drawn), "cases/s", bars[0], True, detail)
-        yield Measure(f"plan + judge + compare, {which} kinds", median(undrawn), "cases/s", bars[1], True, detail)
+        yield Measure(f"draw + plan + judge + compare, {which}", median(drawn), "cases/s", bars[0], True, detail)
+        yield Measure(f"plan + judge + compare, {which}", median(undrawn), "cases/s", bars[1], True, detail)
 
 
 class _Counted:
@@ -155,7 +161,7 @@ class _Counted:
             self.cases.append(case)
 
 
-def _draw(names: Iterable[str], number: int, take: Callable[[Case], object]) -> None:
+def _draw(names: Iterable[str], number: int, take: Callable[[Case], object], states: bool = False) -> None:
     @seed(number)
     @settings(
         max_examples=CASES,
@@ -166,7 +172,7 @@ def _draw(names: Iterable[str], number: int, take: Callable[[Case], object]) -> 
         suppress_health_check=list(HealthCheck),
         verbosity=Verbosity.quiet,
     )
-    @given(cases(tuple(names)))
+    @given(cases(tuple(names), states=states))
     def draw(case: Case) -> None:
         take(case)
 

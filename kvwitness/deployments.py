@@ -311,7 +311,8 @@ def render(table: Mapping[str, Sequence[TableRow]], command: str) -> Iterator[st
         yield ""
         yield f"## {model.title}"
         yield ""
-        yield f"`{name}`, kind {kind.name}, {model.layers} layers{extra}: {_summary(found)}."
+        units = f"blocks of {model.block_length()} tokens, {model.element_bits[0]} bits an element"
+        yield f"`{name}`, kind {kind.name}, {model.layers} layers{extra}, {units}: {_summary(found)}."
         yield ""
         yield _line(
             "context", "generation", "layout", "prompt", found[0].subject, *names, "rank pairs", "runs", "bytes"
@@ -329,10 +330,11 @@ Each row is judged as `kvwitness verify --model` does, and can be run by itself,
 kvwitness verify --model MODEL --context CONTEXT --generation GENERATION --layout LAYOUT --prompt PROMPT
 ```
 
-Blocks have 32 tokens, elements 16 bits. Under attention DP the request is on the last rank (`dp=on@RANK`). In the rows
-of a model every TP pair occurs, and every two values of different settings meet at least once: TP 1 to 16, PP 1, 2 and
-4 cut evenly and unevenly, attention DP on either side, a Helix receiver, the layouts of both sides. The last two rows
-are a long prompt, and a deployment that cannot be served.
+Under attention DP the request is on the last rank (`dp=on@RANK`). In the rows of a model every two values of different
+settings meet at least once, as far as the model can be split so: TP 1 to 8, PP 1, 2 and 4 cut evenly and unevenly,
+attention DP on either side, a Helix receiver, the layouts of both sides. Where all layers are alike, TP goes to 16 and
+every TP pair occurs. The last row but one has a long prompt, the last one is a deployment that cannot be served; a
+model without Helix has none such.
 
 The column of the first subject is the judge's verdict on its plan. That of another one says how its plan compares with
 the first: identical, or different in a way that the ledger knows by the name given. Rank pairs, runs and bytes are

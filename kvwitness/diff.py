@@ -1,4 +1,4 @@
-"""Two subjects on one case: what the judge says of each plan, and what the plans differ in."""
+"""Several subjects on one case: what the judge says of each plan, and what every two plans differ in."""
 
 from __future__ import annotations
 
@@ -13,19 +13,32 @@ from kvwitness.words import count
 from oracle.model.case import Case
 from oracle.truth.verdict import Kind, Verdict
 
+GRAVITY = ("identical", "cannot say", "accepted", "different")
+
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """``verdicts``: the judge's, by subject name, in the order in which the subjects were asked for."""
+    """``settled``: one for every two subjects; ``verdicts``: the judge's by subject name.
 
-    settled: Settled
+    Both have the order in which the subjects were asked for.
+    """
+
+    settled: tuple[Settled, ...]
     verdicts: dict[str, Verdict]
+
+    @property
+    def verdict(self) -> str:
+        """The gravest of all comparisons, see ``differential.ledger.Settled``."""
+        return max((each.verdict for each in self.settled), key=GRAVITY.index)
 
 
 def compare_subjects(case: Case, subjects: Sequence[str], *, padding: str = "optional") -> Compared:
-    """Plan ``case`` with two subjects and compare. Raises ``CannotRun`` where one makes no plan or is not asked."""
-    if len(subjects) != 2:
-        raise CannotRun(f"--subjects = {','.join(subjects)!r} is not possible: expected two names by comma")
+    """Plan ``case`` with some subjects and compare every two.
+
+    Raises ``CannotRun`` where one makes no plan or is not asked, and for fewer than two.
+    """
+    if len(subjects) < 2:
+        raise CannotRun(f"--subjects = {','.join(subjects)!r} is not possible: expected at least two names by comma")
     judgement = Trial(Judged(tuple(subjects), padding=padding))(case, carry=False)
     for name in judgement.left_out:
         raise CannotRun(f"{name} cannot be asked: the case declares nothing for a legacy sender")
@@ -33,8 +46,7 @@ def compare_subjects(case: Case, subjects: Sequence[str], *, padding: str = "opt
     for name, verdict in result.verdicts.items():
         if name not in result.plans:
             raise CannotRun(f"{name} made no plan: {verdict.reason}")
-    (settled,) = judgement.settled
-    return Compared(settled, result.verdicts)
+    return Compared(judgement.settled, result.verdicts)
 
 
 def describe_verdict(verdict: Verdict) -> str:

@@ -127,6 +127,11 @@ def _instances(case: Case, side: str) -> Iterator[tuple[str, str, Instance]]:
     for field in ("packing", "layer_order", "element_bits"):
         if getattr(instance, field):
             yield field.replace("_", " "), "plain", replace(instance, **{field: ()})
+    if instance.manager == "v1":
+        yield "manager", "v2", replace(instance, manager="v2")
+    for field, word, none in (("reserve", "none", ()), ("scratch", "off", None), ("look_ahead", "0", 0)):
+        if getattr(instance, field) != none:
+            yield field.replace("_", " "), word, replace(instance, **{field: none})
 
 
 def _around(number: int, most: int) -> list[int]:
@@ -164,16 +169,30 @@ def _requests(case: Case) -> Iterator[Builder]:
                 moved = replace(request, **{f"{side}_dp": rank})
                 what = f"{side} attention-DP rank{whose}"
                 yield what, str(rank), lambda i=index, r=moved: _with_request(case, i, r)
-            if request.state(side).cached:
-                fresh = replace(request, **{side: SideState()})
-                yield f"{side} cached{whose}", "0", lambda i=index, r=fresh: _with_request(case, i, r)
+            for name in ("cached", "extra", "drafts", "reached", "tails"):
+                if getattr(request.state(side), name):
+                    fresh = replace(request, **{side: replace(request.state(side), **{name: 0})})
+                    yield f"{side} {name}{whose}", "0", lambda i=index, r=fresh: _with_request(case, i, r)
+        if request.beams > 1:
+            sides = {side: replace(request.state(side), tails=0) for side in SIDES}
+            alone = replace(request, beams=1, **sides)
+            yield f"beams{whose}", "1", lambda i=index, r=alone: _with_request(case, i, r)
+        if request.cuts:
+            whole = replace(request, cuts=())
+            yield f"cuts{whose}", "none", lambda i=index, r=whole: _with_request(case, i, r)
 
 
 def _with_prompt(case: Case, index: int, prompt: int) -> Case:
     request = case.requests[index]
-    states = {side: replace(request.state(side), cached=min(request.state(side).cached, prompt)) for side in SIDES}
+    states = {side: _of_prompt(request.state(side), request.prompt, prompt) for side in SIDES}
     cuts = tuple(cut for cut in request.cuts if cut < prompt)
     return _with_request(case, index, replace(request, prompt=prompt, cuts=cuts, **states))
+
+
+def _of_prompt(state: SideState, prompt: int, other: int) -> SideState:
+    """``state`` as far beyond another prompt as it is beyond its own."""
+    reached = state.reached - prompt + other if state.reached else 0
+    return replace(state, cached=min(state.cached, other), reached=reached)
 
 
 def _with_request(case: Case, index: int, request: Request) -> Case:

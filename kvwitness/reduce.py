@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from oracle.model.axes import Axis
 from oracle.model.buffers import Buffer, LayerGroup, Model, Part
-from oracle.model.case import SIDES, Case, Request, SideState, Slots
+from oracle.model.case import PLAIN, SIDES, Case, Request, SideState, Slots
 from oracle.model.errors import InvalidCase
 from oracle.model.instance import Instance
 from oracle.model.layers import LayerSet
@@ -97,6 +97,10 @@ def _shorter_prompts(case: Case) -> Iterator[Case]:
         lengths = {1, block, block + 1, request.prompt - block, request.prompt - 1, request.prompt // 2}
         for prompt in sorted(length for length in lengths if 1 <= length < request.prompt):
             yield from _made(lambda i=index, r=request, p=prompt: _with_request(case, i, _shortened(r, p)))
+        for place, (name, tokens) in enumerate(request.lengths):
+            for shorter in _halved(tokens, 0):
+                changed = (*request.lengths[:place], (name, shorter), *request.lengths[place + 1 :])
+                yield from _made(lambda i=index, r=request, c=changed: _with_request(case, i, replace(r, lengths=c)))
 
 
 def _shortened(request: Request, prompt: int) -> Request:
@@ -104,23 +108,57 @@ def _shortened(request: Request, prompt: int) -> Request:
         request,
         prompt=prompt,
         cuts=tuple(cut for cut in request.cuts if cut < prompt),
-        context=SideState(min(request.context.cached, prompt)),
-        generation=SideState(min(request.generation.cached, prompt)),
+        **{side: _with_prompt(request.state(side), request.prompt, prompt) for side in SIDES},
     )
+
+
+def _with_prompt(state: SideState, prompt: int, shorter: int) -> SideState:
+    """``state`` of a shorter prompt, as far beyond it as before."""
+    reached = state.reached - prompt + shorter if state.reached else 0
+    return replace(state, cached=min(state.cached, shorter), reached=reached)
 
 
 def _plainer_requests(case: Case) -> Iterator[Case]:
     for index, request in enumerate(case.requests):
         for fields in (
+            {"beams": 1, **{side: replace(request.state(side), tails=0) for side in SIDES}},
             {"cuts": ()},
-            {"generation": SideState()},
-            {"context": SideState()},
+            {"generation": PLAIN},
+            {"context": PLAIN},
             {"context_dp": 0},
             {"generation_dp": 0},
+            *_fewer_beams(request),
+            *({"cuts": request.cuts[:cut] + request.cuts[cut + 1 :]} for cut in range(len(request.cuts))),
+            *({side: state} for side in SIDES for state in _plainer_states(request, side)),
         ):
-            plainer = replace(request, **fields)
+            try:
+                plainer = replace(request, **fields)
+            except InvalidCase:
+                continue
             if plainer != request:
                 yield from _made(lambda i=index, p=plainer: _with_request(case, i, p))
+
+
+def _fewer_beams(request: Request) -> Iterator[dict[str, object]]:
+    for beams in _halved(request.beams, 2) if request.beams > 2 else ():
+        states = {side: request.state(side) for side in SIDES}
+        yield {
+            "beams": beams,
+            **{side: replace(state, tails=min(state.tails, beams - 1)) for side, state in states.items()},
+        }
+
+
+def _plainer_states(request: Request, side: str) -> Iterator[SideState]:
+    """One number of the state of a side smaller, none at all first."""
+    state = request.state(side)
+    for name in ("reached", "drafts", "extra", "tails", "cached"):
+        number = getattr(state, name)
+        if not number:
+            continue
+        yield replace(state, **{name: 0})
+        least = request.prompt + 1 if name == "reached" else 1
+        for smaller in _halved(number, least):
+            yield replace(state, **{name: smaller})
 
 
 def _with_request(case: Case, index: int, request: Request) -> Case:
@@ -253,9 +291,14 @@ def _map_parts(model: Model, change: Callable[[Part], Part]) -> Model:
 
 
 def _smaller_blocks(case: Case) -> Iterator[Case]:
+    """Fewer tokens a block: as many on both sides, or where they are not, on one of them."""
     if _is_explicit(case):
         return
-    least = min(case.context.tokens_per_block, case.generation.tokens_per_block)
+    sizes = [case.side(side).tokens_per_block for side in SIDES]
+    for side, size in zip(SIDES, sizes, strict=True) if len(set(sizes)) > 1 else ():
+        for tokens in _halved(size, 1):
+            yield from _made(lambda s=side, t=tokens: replace(case, **{s: replace(case.side(s), tokens_per_block=t)}))
+    least = min(sizes)
     for tokens in _halved(least, 1):
         yield from _made(
             lambda t=tokens: replace(
@@ -267,14 +310,48 @@ def _smaller_blocks(case: Case) -> Iterator[Case]:
 
 
 def _plainer_instances(case: Case) -> Iterator[Case]:
-    """Declared axis order, ascending layers, one packing, slots in order."""
+    """Declared axis order, ascending layers, one packing, the simpler manager and nothing besides, slots in order."""
     for side in SIDES:
-        for fields in ({"layer_order": ()}, {"packing": ()}, {"element_bits": ()}, {"layout": ""}):
+        for fields in (
+            {"layer_order": ()},
+            {"packing": ()},
+            {"element_bits": ()},
+            {"layout": ""},
+            {"manager": "v2"},
+            {"reserve": ()},
+            {"scratch": None},
+            {"look_ahead": 0},
+            *({"reserve": reserve} for reserve in _smaller_reserves(case.side(side))),
+        ):
             plainer = replace(case.side(side), **fields)
             if plainer != case.side(side):
                 yield from _made(lambda s=side, p=plainer: replace(case, **{s: p}))
     if case.slots != Slots() and not _is_explicit(case):
         yield from _made(lambda: replace(case, slots=Slots()))
+
+
+def _smaller_reserves(instance: Instance) -> Iterator[tuple[tuple[str, int], ...]]:
+    for index, (group, tokens) in enumerate(instance.reserve):
+        for smaller in _halved(tokens, 0):
+            yield (*instance.reserve[:index], (group, smaller), *instance.reserve[index + 1 :])
+
+
+def _smaller_windows(case: Case) -> Iterator[Case]:
+    """No window, no sinks or fewer tokens of either."""
+    for index, group in enumerate(case.model.groups):
+        if group.window is None:
+            continue
+        fields: list[dict[str, object]] = [{"window": None, "sinks": 0}, {"sinks": 0}]
+        fields += [{"window": window} for window in _halved(group.window, 1)]
+        fields += [{"sinks": sinks} for sinks in _halved(group.sinks, 1)]
+        for each in fields:
+            yield from _made(lambda i=index, f=each: replace(case, model=_with_group(case.model, i, f)))
+
+
+def _with_group(model: Model, index: int, fields: dict[str, object]) -> Model:
+    groups = model.groups
+    changed = replace(groups[index], **fields)  # type: ignore[arg-type]
+    return replace(model, groups=(*groups[:index], changed, *groups[index + 1 :]))
 
 
 STEPS: tuple[Callable[[Case], Iterator[Case]], ...] = (
@@ -285,6 +362,7 @@ STEPS: tuple[Callable[[Case], Iterator[Case]], ...] = (
     _own_contents,
     _plainer_requests,
     _plainer_instances,
+    _smaller_windows,
     _smaller_blocks,
     _smaller_axes,
 )

@@ -10,7 +10,7 @@ from differential.compare.sibling import is_large
 from kvwitness.difference import describe_comparison
 from kvwitness.search import argument_of
 from kvwitness.settings import Judged
-from kvwitness.trial import Failure, Judgement, Trial
+from kvwitness.trial import Failure, Judgement, Trial, subjects_for
 from kvwitness.witness import Meta, Witness
 from oracle.model.case import Case
 from oracle.model.writes import Refusal
@@ -85,6 +85,8 @@ def _asked(
     changed = {name: value for name, value in given.items() if value}
     if fault is not None:
         changed["fault"] = fault
+    if fault and not subjects and subjects_for(fault) != Judged().subjects:
+        changed["subjects"] = subjects_for(fault)
     return replace(judged, **changed)
 
 

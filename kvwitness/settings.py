@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from oracle.model.errors import require_whole
+from oracle.model.errors import InvalidCase, require_whole
 
 SHARD = 250
 """Random cases of a full shard. Raising it changes which cases a seed stands for."""
 
 SCOPES = ("none", "small", "large")
+
+STATES = ("none", "all")
+"""Which cache states random cases have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,10 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Which cases are drawn. ``examples`` and ``seconds`` bound the random part; None: no bound of this sort."""
+    """Which cases are drawn. ``examples`` and ``seconds`` bound the random part; None: no bound of this sort.
+
+    ``states``: whether the random cases have cache states, ``all`` or ``none``.
+    """
 
     kinds: tuple[str, ...]
     scope: str = "small"
@@ -35,10 +41,13 @@ class Search:
     seed: int = 0
     jobs: int = 1
     shrink_seconds: float = 30.0
+    states: str = "all"
 
     def __post_init__(self) -> None:
         require_whole("--jobs", self.jobs, least=1)
         require_whole("--seed", self.seed)
+        if self.states not in STATES:
+            raise InvalidCase("--states", self.states, f"expected {' or '.join(STATES)}")
         if self.examples is not None:
             require_whole("--examples", self.examples, least=1)
 

@@ -149,7 +149,7 @@ def run_shard(trial: Trial, search: Search, shard: int, until: float | None, gat
         suppress_health_check=list(HealthCheck),
         verbosity=Verbosity.quiet,
     )
-    @given(cases(search.kinds))
+    @given(cases(search.kinds, states=search.states == "all"))
     def property_holds(case: Case) -> None:
         judge(case)
 

@@ -134,6 +134,15 @@ def subject_named(name: str) -> Subject:
     return find_subject(name)
 
 
+def subjects_for(fault: str) -> tuple[str, ...]:
+    """Who is judged where nobody is named: with a fault that only one subject can have, that one."""
+    try:
+        base = find_fault(fault).base if fault else ""
+    except InvalidCase as error:
+        raise CannotRun(str(error)) from None
+    return (base,) if base else Judged().subjects
+
+
 class Trial:
     """Judges cases as ``judged`` says; made anew in each process, for it holds subjects and an engine."""
 
@@ -145,6 +154,7 @@ class Trial:
             self.engine: Engine = find_engine(judged.engine, judged.device)
             fault = find_fault(judged.fault) if judged.fault else None
             self.bases = [subject_named(name) for name in judged.subjects]
+            self.subjects = self.bases if fault is None else [fault.wrap(subject) for subject in self.bases]
         except InvalidCase as error:
             raise CannotRun(str(error)) from None
         names = [subject.name for subject in self.bases]
@@ -156,11 +166,7 @@ class Trial:
         if judged.padding not in ("optional", "due"):
             raise CannotRun(f"padding = {judged.padding!r} is not possible: expected optional or due")
         self.asked = dict(zip(names, judged.subjects, strict=True))
-        self.subjects = self.bases
-        self.counted = EVERYTHING
-        if fault is not None:
-            self.subjects = [fault.wrap(subject) for subject in self.bases]
-            self.counted = frozenset(kind.value for kind in fault.kinds)
+        self.counted = EVERYTHING if fault is None else frozenset(kind.value for kind in fault.kinds)
 
     def __call__(self, case: Case, *, carry: bool = True) -> Judgement:
         """Judge ``case`` and compare every two plans; ``carry``: an engine also carries each out, judged again.

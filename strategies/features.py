@@ -1,6 +1,7 @@
 """What a case exercises: its features by name and its sizes, for distributions and for the choice of cases.
 
-These are features of instances and requests; ``strategies.stresses`` are those of the cache itself.
+These are features of instances and requests; ``strategies.stresses`` are those of the cache itself, and what is about
+windows needs a kind that has some.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from oracle.model.case import Case
+from oracle.model.case import SIDES, Case, SideState
 from oracle.model.slots import block_count
 from strategies.stresses.heads import repeats_heads, shares_heads_unevenly
 from strategies.topologies import Shape, even_cut
@@ -25,6 +26,10 @@ def _stages(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _packings(case: Case) -> set[str]:
     return {rule for side in (case.context, case.generation) for _, rule in side.packing}
+
+
+def _states(case: Case) -> tuple[SideState, ...]:
+    return tuple(request.state(side) for request in case.requests for side in SIDES)
 
 
 def _shares_content(case: Case) -> bool:
@@ -56,18 +61,48 @@ FEATURES: dict[str, Callable[[Case], bool]] = {
     "cached prefix": lambda case: any(request.generation.cached for request in case.requests),
     "chunks": lambda case: any(request.cuts for request in case.requests),
     "partial block": lambda case: any(request.prompt % case.generation.tokens_per_block for request in case.requests),
+    "V1 context": lambda case: case.context.manager == "v1",
+    "V1 generation": lambda case: case.generation.manager == "v1",
+    "reused prefix": lambda case: any(request.context.cached for request in case.requests),
+    "extra tokens": lambda case: any(state.extra for state in _states(case)),
+    "drafts": lambda case: any(state.drafts for state in _states(case)),
+    "beyond the prompt": lambda case: any(state.reached for state in _states(case)),
+    "beams": lambda case: any(request.beams > 1 for request in case.requests),
+    "look-ahead": lambda case: case.context.look_ahead > 0,
+    "reserve": lambda case: bool(case.context.reserve or case.generation.reserve),
+    "scratch": lambda case: case.context.scratch is not None or case.generation.scratch is not None,
+    "sinks": lambda case: any(group.sinks for group in case.model.groups),
 }
 """Predicates on a case by the name of the feature."""
+
+OF_STATES = frozenset(
+    ("V1 context", "V1 generation", "reused prefix", "extra tokens", "drafts", "beyond the prompt", "beams")
+    + ("look-ahead", "reserve", "scratch", "sinks")
+)
+"""Features that only cases with states have; but for sinks, which a kind may have of its own."""
+
+OF_WINDOWS = frozenset(("reserve", "scratch", "sinks"))
+"""Features that need a window."""
 
 CANNOT_MEET = frozenset(
     frozenset(pair)
     for pair in (
         ("chunks", "Helix"),
         ("chunks", "context stages"),
+        ("look-ahead", "Helix"),
+        ("look-ahead", "context stages"),
+        ("look-ahead", "V1 context"),
         ("Helix", "generation attention DP"),
+        ("beams", "Helix"),
+        ("beams", "chunks"),
+        ("beams", "look-ahead"),
+        ("beams", "scratch"),
+        ("beams", "sinks"),
+        ("sinks", "V1 context"),
+        ("sinks", "V1 generation"),
     )
 )
-"""Pairs of features that no two instances can have together, or only to be refused."""
+"""Pairs of features that no two instances can have together, or only to be refused, by the legacy sender at least."""
 
 
 def features_of(case: Case) -> frozenset[str]:

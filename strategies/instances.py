@@ -8,8 +8,8 @@ from oracle.model.buffers import Model
 from oracle.model.instance import Instance, Without
 from oracle.model.topology import Topology
 from strategies import numbers as n
-from strategies.kinds.protocol import Declaration
 from strategies.numbers import Numbers
+from strategies.states import UNMANAGED, Managed
 
 LAYOUTS = (("HND", "HND"), ("NHD", "NHD"), ("HND", "NHD"), ("NHD", "HND"))
 # One pool a role on one side alone is rare: managers give key and value one pool, and the legacy sender relies on it.
@@ -61,6 +61,7 @@ def make_instance(
     packing: str = "coalesced",
     other_width: bool = False,
     without: tuple[Without, ...] = (),
+    managed: Managed = UNMANAGED,
 ) -> Instance:
     """An instance of ``model``, whose groups are all packed alike; ``layout`` is left out where there are no heads."""
     return _instance(
@@ -71,6 +72,7 @@ def make_instance(
         _other_width(model) if other_width else (),
         _packing(model, packing) if packing != "coalesced" else (),
         without,
+        managed,
     )
 
 
@@ -83,6 +85,7 @@ def _instance(
     element_bits: tuple[tuple[str, int], ...],
     packing: tuple[tuple[str, str], ...],
     without: tuple[Without, ...],
+    managed: Managed,
 ) -> Instance:
     return Instance(
         topology,
@@ -92,16 +95,29 @@ def _instance(
         element_bits=element_bits,
         packing=packing,
         without=without,
+        manager=managed.manager,
+        reserve=managed.reserve,
+        scratch=managed.scratch,
+        look_ahead=managed.look_ahead,
     )
 
 
-def draw_instances(
-    numbers: Numbers, declaration: Declaration, topologies: tuple[Topology, Topology], tokens_per_block: int
-) -> tuple[Instance, Instance]:
-    """The two instances of a case."""
-    model, without = declaration.model, declaration.without
+def draw_block_lengths(numbers: Numbers, tokens_per_block: int) -> tuple[int, int]:
+    """The tokens per block of both sides: ``tokens_per_block``, or on the receiver twice as many."""
     # One token a block on one side and two on the other would make a case of two tokens a block out of the simplest.
     other_block = numbers(n.OTHER_BLOCK) and tokens_per_block > 1
+    return tokens_per_block, tokens_per_block * 2 if other_block else tokens_per_block
+
+
+def draw_instances(
+    numbers: Numbers,
+    model: Model,
+    without: tuple[tuple[Without, ...], tuple[Without, ...]],
+    topologies: tuple[Topology, Topology],
+    block_lengths: tuple[int, int],
+    managed: tuple[Managed, Managed] = (UNMANAGED, UNMANAGED),
+) -> tuple[Instance, Instance]:
+    """The two instances of a case."""
     layouts = LAYOUTS[numbers(n.LAYOUT)]
     reversed_ = _REVERSED[numbers(n.LAYER_ORDER)]
     packings = _PACKINGS[numbers(n.PACKING)]
@@ -109,20 +125,22 @@ def draw_instances(
         make_instance(
             model,
             topologies[0],
-            tokens_per_block,
+            block_lengths[0],
             layout=layouts[0],
             reverse=reversed_[0],
             packing=packings[0],
             without=without[0],
+            managed=managed[0],
         ),
         make_instance(
             model,
             topologies[1],
-            tokens_per_block * 2 if other_block else tokens_per_block,
+            block_lengths[1],
             layout=layouts[1],
             reverse=reversed_[1],
             packing=packings[1],
             other_width=numbers(n.OTHER_WIDTH) > 0,
             without=without[1],
+            managed=managed[1],
         ),
     )

@@ -7,6 +7,8 @@ a larger one alone, and whatever one concept supplies in place of another must s
 
 Concepts are drawn apart from each other, each off with a probability of its own: the features of a case are a random
 set. In half of the cases two *features that must meet* are switched on besides.
+
+The last numbers are those of cache states. Without states they are drawn all the same and not read.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ NO_DIVISOR = Concept("no_divisor", 25)
 OTHER_WIDTH = Concept("other_width", 1.2)
 OTHER_BLOCK = Concept("other_block", 1.5)
 HELIX_WITH_DP = Concept("helix_with_attention_dp", 15)
-HELIX_TWICE = Concept("helix_on_both_sides", 6)
+HELIX_TWICE = Concept("helix_on_both_sides", 5, 8)
 REQUESTS = Concept("requests", 0.4, 10, 0.4, 8, 6)
 CONTEXT_STAGES = Concept("context_stages", 18, 4)
 GENERATION_STAGES = Concept("generation_stages", 20, 5, 1)
@@ -94,11 +96,11 @@ PACKING = Concept("packing", 6, 6, 3, 3, 9, 2)
 SHARED_PREFIX = Concept("shared_prefix", 8, 3, 3)
 SHARED_BLOCKS = Number("shared_blocks")
 SHARED_ROWS = Concept("shared_rows", 30, 20)
-CHUNKS = Concept("chunks", 12, 8)
-CHUNK_ENDS = (Number("first_chunk_end"), Number("second_chunk_end"))
+CHUNKS = Concept("chunks", 12, 8, 4)
+CHUNK_ENDS = (Number("first_chunk_end"), Number("second_chunk_end"), Number("third_chunk_end"))
 PROMPT_BLOCKS = tuple(Concept(f"prompt_blocks_{i}", 22, 36, 20, 8, 3) for i in range(MOST_REQUESTS))
 PROMPT_ROWS = tuple(Concept(f"prompt_rows_{i}", 30, 25, 15) for i in range(MOST_REQUESTS))
-CACHED = tuple(Concept(f"cached_{i}", 4, 4, 4, 2, 1, 1) for i in range(MOST_REQUESTS))
+CACHED = tuple(Concept(f"cached_{i}", 4, 4, 4, 2, 1, 1, 2, 2) for i in range(MOST_REQUESTS))
 CONTEXT_REQUEST_DP = tuple(Number(f"context_rank_{i}") for i in range(MOST_REQUESTS))
 GENERATION_REQUEST_DP = tuple(Number(f"generation_rank_{i}") for i in range(MOST_REQUESTS))
 SLOT_MUL = Concept("slot_mul", *[11] * 6)
@@ -106,6 +108,27 @@ SLOT_ADD = Concept("slot_add", *[8] * 10)
 OF_KIND = tuple(Number(f"kind_number_{i}") for i in range(KIND_NUMBERS))
 LENGTH_BLOCKS = tuple(Concept(f"length_blocks_{i}", 30, 20, 6) for i in range(MOST_REQUESTS))
 LENGTH_ROWS = tuple(Concept(f"length_rows_{i}", 30, 25, 15) for i in range(MOST_REQUESTS))
+
+# ---- cache states, see strategies.states. What supplies something in place of another number stands before it: what a
+# receiver reached beyond the prompt makes it a reserve. Beams are read where both managers are V1.
+BEAMS = Concept("beams", 17, 28, 14)
+TAILS = Concept("tails", 35, 10, 10, 10, 6, 6, 8)
+SINKS = Concept("sinks", 4, 2, 2)
+CHUNKS_ANYWHERE = Concept("chunks_anywhere", 16)
+CONTEXT_REACHED = Concept("context_reached", 9, 3, 2, 2, 1.5, 1, 1)
+GENERATION_REACHED = Concept("generation_reached", 4, 3, 2, 1, 1, 0.7, 0.7)
+CONTEXT_DRAFTS = Concept("context_drafts", 2, 3, 1, 1.5, 1, 0.7)
+GENERATION_DRAFTS = Concept("generation_drafts", 2, 4, 1, 2, 1.5, 1)
+CONTEXT_EXTRA = Concept("context_extra", 3, 4, 3, 2)
+GENERATION_EXTRA = Concept("generation_extra", 4, 5, 4, 2)
+REUSED = tuple(Concept(f"reused_{i}", 3, 2, 2, 1.5, 0.7, 0.7, 1, 1) for i in range(MOST_REQUESTS))
+CONTEXT_RESERVE = Concept("context_reserve", 6, 5, 4, 3, 2)
+GENERATION_RESERVE = Concept("generation_reserve", 9, 7, 5, 4, 3)
+CONTEXT_SCRATCH = Concept("context_scratch", 5, 3, 7)
+GENERATION_SCRATCH = Concept("generation_scratch", 3, 2, 4)
+LOOK_AHEAD = Concept("look_ahead", 22, 14)
+CONTEXT_MANAGER = Concept("context_manager", 42)
+GENERATION_MANAGER = Concept("generation_manager", 42)
 
 WIDTH = len(_SHAPE)
 """Numbers of a case."""
@@ -126,29 +149,58 @@ MAY_MEET = (
 )
 """Concepts that are drawn to meet in pairs; those not among them are common anyway, or a matter of the kind."""
 
+STATES_MAY_MEET = (CONTEXT_REACHED, GENERATION_DRAFTS, REUSED[0], CONTEXT_MANAGER, GENERATION_MANAGER)
+"""Those of cache states."""
 
-def _meeting() -> tuple[Concept | None, ...]:
-    """The feature that each byte selects: either of two bytes alone switches one on, so a pair shrinks to one."""
-    differ = 1 - 1 / len(MAY_MEET)
-    share = (BOTH_MUST_MEET / differ) ** 0.5
-    on = round(255 * share)
-    return (None, *(MAY_MEET[number * len(MAY_MEET) // on] for number in range(on)), *(None,) * (255 - on))
+WINDOWS_MAY_MEET = (SINKS, GENERATION_RESERVE, CONTEXT_SCRATCH)
+"""Those that are about windows, for kinds that place some."""
 
 
-_MEETING = _meeting()
+_EVER = MAY_MEET + STATES_MAY_MEET + WINDOWS_MAY_MEET
+_ON = round(255 * (BOTH_MUST_MEET / (1 - 1 / len(_EVER))) ** 0.5)
+"""Bytes that switch a feature on."""
+
+
+class Meeting:
+    """Which of ``concepts`` may meet: the one that each byte selects, None for none.
+
+    Either of two bytes alone switches one on, so a pair shrinks to one. A byte selects the same concept whatever else
+    may meet, so that it stays when the kind is lowered.
+    """
+
+    __slots__ = ("by_byte", "concepts")
+
+    def __init__(self, concepts: tuple[Concept, ...]) -> None:
+        self.concepts = concepts
+        chosen = [self._selected(number) for number in range(_ON)]
+        self.by_byte: tuple[Concept | None, ...] = (None, *chosen, *(None,) * (255 - _ON))
+
+    def _selected(self, number: int) -> Concept:
+        concept = _EVER[number * len(_EVER) // _ON]
+        return concept if concept in self.concepts else self.concepts[number % len(self.concepts)]
+
+
+WITHOUT_STATES = Meeting(MAY_MEET)
+WITH_STATES = Meeting(MAY_MEET + STATES_MAY_MEET)
+WITH_WINDOWS = Meeting(_EVER)
 
 
 class Numbers:
-    """The numbers of one case, read by concept."""
+    """The numbers of one case, read by concept; ``states``: whether those of cache states are to be read too."""
 
-    __slots__ = ("_first", "_second", "_values")
+    __slots__ = ("_first", "_second", "_values", "states")
 
-    def __init__(self, values: Sequence[int]) -> None:
+    def __init__(self, values: Sequence[int], *, states: bool = True) -> None:
         if len(values) != WIDTH:
             raise InvalidCase("numbers", len(values), f"expected {WIDTH} numbers in 0..255")
         self._values = values
-        self._first = _MEETING[values[0]]
-        self._second = _MEETING[values[1]]
+        self.states = states
+        self.choose(WITH_STATES if states else WITHOUT_STATES)
+
+    def choose(self, meeting: Meeting) -> None:
+        """Draw from ``meeting`` which features must meet."""
+        self._first = meeting.by_byte[self._values[0]]
+        self._second = meeting.by_byte[self._values[1]]
 
     def __call__(self, concept: Concept) -> int:
         number = self._values[concept.index]

@@ -1,4 +1,4 @@
-"""What is transferred: requests, the contents that they share, and what either side has of them already."""
+"""What is transferred: requests and the contents that they share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from oracle.model.buffers import Model
-from oracle.model.case import Content, Request, SideState
+from oracle.model.case import Content, Request
 from strategies import numbers as n
 from strategies.numbers import Numbers, pick
 from strategies.topologies import Grid
@@ -14,14 +14,11 @@ from strategies.topologies import Grid
 # Which requests a case has. A lone one comes before the pair that it ends: a pair whose second matters shrinks to it.
 _PLACES = ((0,), (1,), (0, 1), (2,), (0, 2), (0, 1, 2))
 _ROOT = Content()
-_EMPTY = SideState()
 
 
 @lru_cache(maxsize=16384)
-def _request(
-    content: int, prompt: int, context_dp: int, generation_dp: int, cuts: tuple[int, ...], cached: int
-) -> Request:
-    return Request(content, prompt, context_dp, generation_dp, (), cuts, _EMPTY, SideState(cached))
+def _request(content: int, prompt: int, context_dp: int, generation_dp: int, cuts: tuple[int, ...]) -> Request:
+    return Request(content, prompt, context_dp, generation_dp, (), cuts)
 
 
 @lru_cache(maxsize=1024)
@@ -34,23 +31,25 @@ def around(blocks: int, rows: int, tokens_per_block: int) -> int:
     return max(1, blocks * tokens_per_block + (0, 1, -1, tokens_per_block // 2)[rows])
 
 
-def draw_requests(
-    numbers: Numbers, grid: Grid, tokens_per_block: int
-) -> tuple[tuple[Request, ...], tuple[Content, ...]]:
-    """One to three requests and their prefix tree."""
-    shared = numbers(n.SHARED_PREFIX)
+def draw_places(numbers: Numbers) -> tuple[int, ...]:
+    """Which of the sets of numbers of a request a case has: one to three."""
     places = _PLACES[numbers(n.REQUESTS)]
     if len(places) == 1 and numbers.must_meet(n.SHARED_PREFIX):
-        places = (places[0], (places[0] + 1) % n.MOST_REQUESTS)
+        return places[0], (places[0] + 1) % n.MOST_REQUESTS
+    return places
+
+
+def draw_requests(
+    numbers: Numbers, grid: Grid, tokens_per_block: int, places: tuple[int, ...]
+) -> tuple[tuple[Request, ...], tuple[Content, ...]]:
+    """The requests of ``places`` and their prefix tree; what either side has of them already is still to be drawn."""
+    shared = numbers(n.SHARED_PREFIX)
     context, generation = grid.context, grid.generation
-    chunks = numbers(n.CHUNKS) if context.pp == context.cp == generation.cp == 1 else 0
+    chunks = _chunks(numbers, grid)
     requests: list[Request] = []
     contents: list[Content] = []
     for place in places:
         prompt = around(1 + numbers(n.PROMPT_BLOCKS[place]), numbers(n.PROMPT_ROWS[place]), tokens_per_block)
-        cached = numbers(n.CACHED[place])
-        if not requests and numbers.must_meet(n.CACHED[0]):
-            cached = numbers.forced(n.CACHED[place])
         requests.append(
             _request(
                 _content(numbers, contents, shared, prompt, tokens_per_block),
@@ -58,7 +57,6 @@ def draw_requests(
                 numbers(n.CONTEXT_REQUEST_DP[place]) % context.tp if context.attention_dp else 0,
                 numbers(n.GENERATION_REQUEST_DP[place]) % generation.tp if generation.attention_dp else 0,
                 _cuts(numbers, chunks, prompt) if chunks else (),
-                _tokens_cached(cached, prompt, tokens_per_block) if cached else 0,
             )
         )
     return tuple(requests), tuple(contents)
@@ -79,21 +77,22 @@ def _content(numbers: Numbers, contents: list[Content], shared: int, prompt: int
     return len(contents) - 1
 
 
-def _tokens_cached(option: int, prompt: int, tokens_per_block: int) -> int:
-    """What the receiver had already: one block, part of one, a block and a token, half, all but one, or all."""
-    tokens = (
-        tokens_per_block,
-        tokens_per_block // 2 or 1,
-        tokens_per_block + 1,
-        prompt // 2,
-        prompt - 1,
-        prompt,
-    )[option - 1]
-    return min(tokens, prompt)
+def _chunks(numbers: Numbers, grid: Grid) -> int:
+    """In how many places the prefill of a request is cut.
+
+    None where stages or context parallelism let no legacy sender do so, but for a few cases with states.
+    """
+    chunks = numbers(n.CHUNKS)
+    if not chunks:
+        return 0
+    context, generation = grid.context, grid.generation
+    if context.pp == context.cp == generation.cp == 1 or (numbers.states and numbers(n.CHUNKS_ANYWHERE)):
+        return chunks
+    return 0
 
 
 def _cuts(numbers: Numbers, chunks: int, prompt: int) -> tuple[int, ...]:
-    """Where the context side cuts its prefill: one or two places anywhere in the prompt."""
+    """Where the context side cuts its prefill: one to three places anywhere in the prompt."""
     if prompt == 1:
         return ()
     places = range(1, prompt)

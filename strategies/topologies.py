@@ -137,7 +137,13 @@ def draw_grid(numbers: Numbers, kind: Kind) -> Grid:
         else:
             generation_dp = False
     cp = min(1 + helix, MOST_RANKS // generation_tp)
-    context_cp = min(2, MOST_RANKS // context_tp) if cp > 1 and numbers(n.HELIX_TWICE) and not context_dp else 1
+    context_cp, twice = 1, numbers(n.HELIX_TWICE) if cp > 1 and not context_dp else 0
+    if twice == 1:
+        context_cp = min(2, MOST_RANKS // context_tp)
+    elif twice == 2 and numbers.must_meet(n.HELIX):
+        context_cp = 2 * cp if 2 * cp * context_tp <= MOST_RANKS else 1
+    elif twice == 2:
+        context_cp, cp = min(cp, MOST_RANKS // context_tp), 1
     context_pp = min(context_pp, MOST_RANKS // (context_tp * context_cp)) if kind.stages else 1
     generation_pp = min(generation_pp, MOST_RANKS // (generation_tp * cp)) if kind.stages else 1
     return _grid((context_tp, context_pp, context_cp, context_dp), (generation_tp, generation_pp, cp, generation_dp))

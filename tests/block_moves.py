@@ -1,8 +1,12 @@
-"""Plans read back as blocks: which block of the source goes to which of the destination, by slot."""
+"""Plans read back as blocks: which block of the source goes to which of the destination, by slot.
+
+A subject is given itself or by its name.
+"""
 
 from __future__ import annotations
 
 from differential.managers.tables import gather_facts
+from differential.subjects.protocol import Subject, encoding_of
 from differential.subjects.registry import find_subject
 from oracle.model.case import Case
 from oracle.model.sides import lay_out
@@ -14,21 +18,22 @@ from oracle.truth.verdict import Verdict
 ENCODED = ("mapping:tables", "mapping:anchors", "mapping:suffix")
 
 
-def plan_of(case: Case, name: str) -> Writes:
-    plan = find_subject(name).plan(case, gather_facts(case))
+def plan_of(case: Case, name: str | Subject) -> Writes:
+    subject = find_subject(name) if isinstance(name, str) else name
+    plan = subject.plan(case, gather_facts(case))
     return Writes(refusals=(plan,)) if isinstance(plan, Refusal) else plan
 
 
-def verdict_of(case: Case, name: str) -> Verdict:
+def verdict_of(case: Case, name: str | Subject) -> Verdict:
     """The verdict on a subject's plan, on which both judges agree."""
-    subject = find_subject(name)
+    subject = find_subject(name) if isinstance(name, str) else name
     plan = subject.plan(case, gather_facts(case))
-    verdict = judge(case, plan, encoding=subject.encoding)
-    assert judge_intervals(case, plan, encoding=subject.encoding) == verdict
+    verdict = judge(case, plan, encoding=encoding_of(subject))
+    assert judge_intervals(case, plan, encoding=encoding_of(subject)) == verdict
     return verdict
 
 
-def codes_of(case: Case, name: str) -> list[str]:
+def codes_of(case: Case, name: str | Subject) -> list[str]:
     return [refusal.code for refusal in plan_of(case, name).refusals]
 
 
@@ -43,13 +48,15 @@ def block_names(case: Case, side: str, rank: int, request: int = 0, group: int =
     }
 
 
-def moves(case: Case, name: str, *, rank: int = 0, request: int = 0, group: int = 0) -> list[tuple[object, object]]:
+def moves(
+    case: Case, name: str | Subject, *, rank: int = 0, request: int = 0, group: int = 0
+) -> list[tuple[object, object]]:
     """(source block, destination block) in plan order, from the first sender of a destination rank."""
     return [pair for _, pair in chunked_moves(case, name, rank=rank, request=request, group=group)]
 
 
 def chunked_moves(
-    case: Case, name: str, *, rank: int = 0, request: int = 0, group: int = 0
+    case: Case, name: str | Subject, *, rank: int = 0, request: int = 0, group: int = 0
 ) -> list[tuple[int, tuple[object, object]]]:
     """(chunk, (source block, destination block)) in plan order."""
     plan = plan_of(case, name)

@@ -51,7 +51,7 @@ def test_a_plan_is_judged_for_its_election_even_if_a_subject_with_its_own_made_t
     """Nobody asked the first one whom it elects, so its verdict says nothing of the second one's choice."""
     fault = find_fault("elect-first")
 
-    class Own(Mapping):
+    class Own:
         name, election = "own", "own"
 
         def plan(self, case: Case, facts: object) -> object:

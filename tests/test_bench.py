@@ -66,7 +66,12 @@ def test_rates_come_with_the_sizes_of_the_drawn_cases(monkeypatch: pytest.Monkey
     monkeypatch.setattr(bench, "ROUNDS", 1)
     monkeypatch.setattr(bench, "CASES", 40)
     measures = list(bench.rates())
-    assert [measure.bar for measure in measures] == [500, 1000, 250, None]
+    assert [measure.bar for measure in measures] == [500, 1000, 250, None, 200, None]
+    assert [measure.name.partition(", ")[2] for measure in measures[::2]] == [
+        "dense kinds",
+        "all kinds",
+        "all kinds with states",
+    ]
     for measure in measures:
         assert measure.value > 0
         assert "mapping and native; ranks 2/" in measure.detail
@@ -74,12 +79,19 @@ def test_rates_come_with_the_sizes_of_the_drawn_cases(monkeypatch: pytest.Monkey
         assert ", blocks 1/" in measure.detail
 
 
-@pytest.mark.parametrize("names", [bench.DENSE, tuple(kind.name for kind in kinds())], ids=("dense kinds", "all kinds"))
-def test_cases_of_a_rate_are_as_large_as_the_bars_ask(names: tuple[str, ...]) -> None:
+EVERY = tuple(kind.name for kind in kinds())
+
+
+@pytest.mark.parametrize(
+    ("names", "states"),
+    [(bench.DENSE, False), (EVERY, False), (EVERY, True)],
+    ids=("dense kinds", "all kinds", "all kinds with states"),
+)
+def test_cases_of_a_rate_are_as_large_as_the_bars_ask(names: tuple[str, ...], states: bool) -> None:
     """A rate counts only where the median case has at least 6 ranks, 2 layers and 3 blocks."""
     drawn: list = []
     for number in range(4):
-        bench._draw(names, number, drawn.append)
+        bench._draw(names, number, drawn.append, states)
     sizes = [size.split(" ")[1].split("/") for size in bench.spread_of(drawn).split(", ")]
     medians = [int(median) for _, median, _ in sizes]
     assert medians[0] >= 6

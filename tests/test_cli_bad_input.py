@@ -67,9 +67,12 @@ def test_an_option_that_cannot_be_is_named(shell: Shell, tmp_path: Path, argumen
     ("option", "beginning"),
     [
         ("--kinds", "kind = 'nope' is not possible: expected one of gqa, mla"),
-        ("--subjects", "subject = 'nope' is not possible: expected one of mapping, native"),
+        (
+            "--subjects",
+            "subject = 'nope' is not possible: expected one of mapping, mapping:anchors, mapping:suffix, native",
+        ),
         ("--engine", "engine = 'nope' is not possible: the engines are host"),
-        ("--fault", "fault = 'nope' is not possible: the faults are drop-last-run, elect-first"),
+        ("--fault", "fault = 'nope' is not possible: the faults are block-sizes-unchecked, "),
         ("--model", "model = 'nope' is not possible: "),
     ],
 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from differential.ledger import entries
-from oracle.model.codec import encode
+from oracle.model.case import SideState
+from oracle.model.codec import decode, encode
 from strategies.deployments import deployment
 from strategies.kinds import gqa
 from tests.face import Shell
@@ -188,6 +190,41 @@ def test_it_fits_the_terminal(shell: Shell, tmp_path: Path, monkeypatch: pytest.
     assert "known as uneven-heads" in " ".join(out.split())
 
 
+def test_several_subjects_stand_side_by_side(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Three context-parallel receivers of a prompt whose first four blocks they have: report B44.
+    monkeypatch.setenv("COLUMNS", "400")
+    path = written(tmp_path / "case.json", generation=1, generation_side={"cp": 3})
+    case = decode(path.read_text())
+    (asked,) = case.requests
+    case = replace(case, requests=(replace(asked, prompt=15, generation=SideState(cached=8)),))
+    path.write_text(encode(case))
+    said = shell("diff", path, "--subjects", "mapping,mapping:anchors,native")
+    assert said.status == 0
+    refusal = "request 0: helix_prefix_reuse (the receiver reuses 4 blocks)"
+    head, first, second, third, _, *rest = said.out.splitlines()
+    assert head == f"{path}: accepted: mapping, mapping:anchors, native side by side"
+    right = "right: 4 runs, 64 bytes, each in its place"
+    assert [first, second, third] == [
+        f"  mapping          {right}",
+        f"  mapping:anchors  {right}",
+        f"  native           wrong: wrongly refuses {refusal}",
+    ]
+    assert rest[:2] == ["mapping and mapping:anchors: identical", KNOWN.format("mapping")]
+    assert rest[2].startswith("  helix-with-reuse: a context-parallel receiver that reuses whole blocks is refused")
+    assert rest[3].startswith("  native refuses request 0 (helix_prefix_reuse") and "mapping serves" in rest[3]
+    assert rest[4] == KNOWN.format("mapping:anchors") and len(rest) == 6
+    plain = shell("diff", path, "--subjects", "mapping,mapping:anchors,native", "--json").json
+    assert plain["subjects"] == ["mapping", "mapping:anchors", "native"]
+    assert [(each["subjects"], each["verdict"]) for each in plain["comparisons"]] == [
+        (["mapping", "mapping:anchors"], "identical"),
+        (["mapping", "native"], "accepted"),
+        (["mapping:anchors", "native"], "accepted"),
+    ]
+
+
+KNOWN = "{} and native: known differences: helix-with-reuse"
+
+
 def test_the_fault_of_a_witness_is_not_planted(shell: Shell, tmp_path: Path) -> None:
     out = tmp_path / "out"
     found = shell("verify", "--scope", "none", "--jobs", 1, "--fault", "drop-last-run", "--json", "--out", out).json
@@ -199,8 +236,7 @@ def test_the_fault_of_a_witness_is_not_planted(shell: Shell, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("subjects", "reason"),
     [
-        ("mapping", "--subjects = 'mapping' is not possible: expected two names by comma"),
-        ("mapping,native,native:suffix", "is not possible: expected two names by comma"),
+        ("mapping", "--subjects = 'mapping' is not possible: expected at least two names by comma"),
         ("mapping,nope", "subject = 'nope' is not possible: expected one of mapping, "),
         ("mapping,our_senders:Raises", "raises made no plan: crash: ValueError: no plan at our_senders.py:"),
         ("mapping,mapping", "--subjects = 'mapping,mapping' is not possible: expected each name once"),

@@ -16,7 +16,7 @@ from kvwitness.difference import describe_comparison
 from kvwitness.settings import Judged
 from kvwitness.tally import Compared
 from kvwitness.trial import Trial
-from oracle.model.case import Case, Request, SideState
+from oracle.model.case import Case, Native, Request, SideState
 from oracle.model.codec import encode_file
 from oracle.model.encodings import BEAM_TAILS, SINKS_BEFORE_A_GAP, WINDOW_WITH_CONTEXT_PARALLELISM
 from oracle.model.writes import Refusal, Writes
@@ -107,30 +107,24 @@ def test_wrong_tails_are_a_difference() -> None:
     facts = gather_facts(case)
     plans = [subject.plan(case, facts) for subject in (MAPPING, ANCHORS)]
     last = plans[1].segments[-1]
-    exchanged = replace(
-        last, source_bases=last.source_bases[[0, 2, 1] if len(last.source_bases) == 3 else [0, 1, 3, 2]]
-    )
+    exchanged = replace(last, source_bases=last.source_bases[[0, 1, 3, 2]])
     wrong = replace(plans[1], segments=(*plans[1].segments[:-1], exchanged))
     assert compare(case, plans[0], plans[1], encodings=("tables", "anchors")).identical
     found = compare(case, plans[0], wrong, encodings=("tables", "anchors"))
-    assert found.bytes and not found.unsaid
+    # The tokens of the prompt are the same in both tails; those behind it are each beam's own.
+    assert {(each.ordinal, each.tokens, each.right) for each in found.bytes} == {(1, (3, 3), FIRST)}
 
 
 def test_what_native_does_differently_stays_known_where_an_encoding_is_short_of_words() -> None:
     """Request 1 is refused by anchors, and request 0 by the legacy sender."""
     case = case_of(group(KEY, window=5), "tp1", "tp1 cp2", requests=(Request(0, 2), Request(1, 7)), contents=())
-    checked = check_case(replace(case, native=with_native()), [MAPPING, ANCHORS, find_subject("native")])
+    case = replace(case, native=Native((("all", "indexed"),)))
+    checked = check_case(case, [MAPPING, ANCHORS, find_subject("native")])
     assert checked.passed
     by_pair = {(each.open.first, each.open.second): each for each in checked.settled}
     assert by_pair["mapping", "mapping:anchors"].open.unsaid == (Unsaid(SECOND, WINDOW_WITH_CONTEXT_PARALLELISM, 1),)
     assert by_pair["mapping", "native"].verdict == "accepted"
     assert by_pair["mapping:anchors", "native"].verdict == "accepted"
-
-
-def with_native():  # type: ignore[no-untyped-def]
-    from oracle.model.case import Native
-
-    return Native((("all", "indexed"),))
 
 
 def test_tallies_count_codes() -> None:

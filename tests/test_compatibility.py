@@ -27,7 +27,7 @@ from differential.subjects.compatibility import (
 from differential.subjects.compatibility.configuration import share
 from differential.subjects.mapping import Mapping
 from oracle.model.axes import Axis, Grid, Split
-from oracle.model.case import Case
+from oracle.model.case import PLAIN, Case
 from oracle.model.errors import InvalidCase, MalformedFile
 from oracle.model.instance import Instance
 from oracle.model.pages import Entry, PageTable, Pool
@@ -76,7 +76,8 @@ def test_a_pair_is_accepted_exactly_where_the_mapping_plans_it(case: Case) -> No
 
 @given(cases())
 def test_the_decision_does_not_depend_on_requests(case: Case) -> None:
-    alone = replace(case, requests=(replace(case.requests[0], prompt=1, cuts=(), generation=case.requests[0].context),))
+    plainest = {"prompt": 1, "cuts": (), "context": PLAIN, "generation": PLAIN, "beams": 1}
+    alone = replace(case, requests=(replace(case.requests[0], **plainest),))
     assert (decided(case) is None) == (decided(alone) is None)
 
 

@@ -134,15 +134,36 @@ def test_under_attention_dp_the_request_is_on_the_last_rank() -> None:
 # ---- the table
 
 
-def test_the_table_is_as_the_command_makes_it(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command is in its head, so it is run as it says, elsewhere."""
+def sections_of(text: str) -> dict[str, str]:
+    """The part on each model, by its title."""
+    return dict(section.split("\n", 1) for section in text.rstrip().split("\n\n## ")[1:])
+
+
+def test_the_head_of_the_table_says_what_is_in_it() -> None:
     text = TABLE.read_text()
-    command = re.search(r"^Made by `kvwitness ([^`]+)`", text, re.MULTILINE)[1]  # type: ignore[index]
-    monkeypatch.chdir(tmp_path)
-    said = shell(*command.split(), "--jobs", 1)
+    assert "Made by `kvwitness deployments --out docs/deployments.md`." in text
+    rows = [row for found in rows_of(text).values() for row in found]
+    served = sum(row[4] == "pass" for row in rows)
+    assert f"{len(model_names())} models, {len(rows)} deployments: mapping {served} pass, " in text
+    assert list(sections_of(text)) == [find_model(name)[1].title for name in model_names()]
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_the_table_is_as_the_command_makes_it(name: str, shell: Shell) -> None:
+    said = shell("deployments", "--models", name, "--jobs", 1)
     assert said.status == 0, said.err
-    assert (tmp_path / "docs" / "deployments.md").read_text() == text
+    ((title, section),) = sections_of(said.out).items()
+    assert sections_of(TABLE.read_text())[title] == section
+
+
+def test_the_table_is_written_whole_or_not_at_all(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = shell("deployments", "--models", "kimi-linear-48b", "--out", "docs/deployments.md", "--jobs", 1)
+    assert said.status == 0, said.err
     assert [path.name for path in (tmp_path / "docs").iterdir()] == ["deployments.md"]
+    assert list(rows_of((tmp_path / "docs" / "deployments.md").read_text())) == ["kimi-linear-48b"]
 
 
 def test_every_deployment_is_served_but_for_one_that_says_why_not() -> None:

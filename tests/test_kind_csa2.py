@@ -41,9 +41,9 @@ def windows_of(case: Case, side: str) -> set[int]:
 def test_flash_keeps_windows_of_all_layers_and_global_caches_of_four() -> None:
     (table,) = deployed(PLAIN)
     assert pools_of(table, 0) == [(43 * 128 * 528, 43)]
-    assert pools_of(table, 1) == [(3 * 18_432, 3), (36_864, 1), (3 * 4_352, 3), (8_704, 1)]
+    assert pools_of(table, 1) == [(3 * 18_432, 3), (5 * 8_704, 5), (36_864, 1), (3 * 4_352, 3)]
     assert pools_of(table, 2) == [(6 * 128 * 2_048, 6)]
-    assert roles_of(table, 1) == [{"csa2_global"}, {"csa2_global"}, {"csa2_index"}, {"csa2_index"}]
+    assert roles_of(table, 1) == [{"csa2_global"}, {"csa2_index"}, {"csa2_global"}, {"csa2_index"}]
     owners = sorted({entry.layer for entry in table.entries if entry.role == "csa2_global"})
     assert owners == OWNERS
     assert sorted({e.layer for e in table.entries if e.role == "csa2_compressor_kv"}) == OWNERS[:3]
@@ -69,6 +69,14 @@ def test_layers_without_a_cache_of_their_own_read_the_owner_below() -> None:
     assert [two.owner_of(layer) for layer in (3, 7, 9, 19)] == [2, 2, 8, 14]
     assert {one.owner_of(layer) for layer in one.alias} == {20}
     assert set(two.alias) | set(one.alias) | set(OWNERS) == set(range(2, 40))
+
+
+def test_layers_with_index_keys_of_their_own_read_the_global_cache_of_an_owner() -> None:
+    case = deployment(PLAIN, {}, {}, prompt=1)
+    (table,) = lay_out(case, "context").tables
+    assert sorted({e.layer for e in table.entries if e.role == "csa2_index"}) == [*OWNERS, 24, 28, 32, 36]
+    one, _ = buffers(case, "csa2_index")
+    assert [one.owner_of(layer) for layer in (21, 25, 31, 39)] == [20, 24, 28, 36]
 
 
 def test_an_internal_layer_is_three_times_its_layer_and_its_type() -> None:

@@ -6,6 +6,7 @@ from statistics import median
 
 import pytest
 
+from differential.compare.sibling import small_sibling
 from differential.ledger import check_case, settle
 from differential.managers.tables import gather_facts
 from oracle.model.case import SIDES, Case, Request, SideState
@@ -99,6 +100,27 @@ def test_a_published_model_arrives_whether_the_prompt_fills_its_window_or_not(na
     assert left == max(0, prompt + 1 - window) // 32
     checked = check_case(case, subjects("native", "native:suffix"))
     assert checked.passed and all(each.identical for each in checked.settled)
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "cp"), [("gemma-3-27b", 1056, 2), ("gemma-3-27b", 5000, 1), ("gpt-oss-20b", 193, 2)]
+)
+def test_a_small_sibling_has_short_windows_and_loses_as_many_blocks_or_as_many_of_each_rank(
+    name: str, prompt: int, cp: int
+) -> None:
+    case = deployment(name, {"tp": 2}, {"tp": 2, "cp": cp}, prompt=prompt)
+    small = small_sibling(case)
+    assert small is not None and small.requests[0].prompt <= 8 * 32
+    left = [(each.requests[0].prompt + 1 - (each.model.groups[0].window or 0)) for each in (case, small)]
+    assert left[0] % 32 == left[1] % 32 and left[0] // 32 % cp == left[1] // 32 % cp
+    assert (left[0] >= 32) is (left[1] >= 32)
+
+
+def test_known_differences_of_a_windowed_group_are_told_of_a_small_case() -> None:
+    case = deployment("gemma-3-27b", {"tp": 2}, {"tp": 2, "cp": 2}, prompt=1056)
+    (settled,) = check_case(case, subjects("native:suffix")).settled
+    assert list(settled.accepted) == ["suffix-strided-from-its-start"] and settled.open.identical
+    assert settled.told_of is not None and settled.told_of.requests[0].prompt == 96
 
 
 # ---- which blocks of a windowed group there are (spec: kinds, windows and sinks)

@@ -135,8 +135,6 @@ NOT_DRAWN = {
     ("gdn", "derived, rebuilt or never sent"): "states of single steps are outside the pools",
     ("fp4_mla", "sectioned axis, cut by two grids"): "only the published hybrid has recurrent layers",
     ("fp4_mla", "state over the TP×CP grid"): "only the published hybrid has recurrent layers",
-    ("fp4_mla", "many size classes in a group"): "a key and its scale are always equally large",
-    ("minimax_m3", "one-sided buffers"): "both sides have the draft layers",
 }
 
 # What else a kind is there for (spec: kinds, what vLLM and SGLang show, and hot spots).

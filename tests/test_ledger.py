@@ -133,7 +133,8 @@ def test_a_byte_entry_covers_none_of_the_neighbours_of_its_difference(name: str)
             {"first_senders": ()},
             {"first_senders": (0, 1)},
         ):
-            assert not entry.covers(case, replace(difference, **change)), change
+            neighbour = replace(difference, **change)
+            assert neighbour == difference or not entry.covers(case, neighbour), change
 
 
 @pytest.mark.parametrize("name", REFUSALS)

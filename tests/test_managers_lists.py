@@ -13,6 +13,7 @@ from differential.managers.v1 import BlockList, OnHost, Translation, UnknownBloc
 from differential.managers.v2 import HOLE, PageList, make_holes, scratch_range, stale_range
 from oracle.model.case import Case, Request, SideState, SlotList
 from oracle.model.sides import lay_out
+from tests.encoding_laws import law_F5
 from tests.small_cases import case_of, group, model_of
 
 KEY = "key @ 0 : T D(1) ; 8"
@@ -155,6 +156,12 @@ def test_an_id_or_a_window_that_there_is_not_is_no_slot() -> None:
         known.translate([2], 16)
     with pytest.raises(UnknownBlock, match="window = 8 is not possible"):
         known.translate([1], 8)
+
+
+@given(st.lists(st.sampled_from([16, 128, 4096]), min_size=1, max_size=4))
+def test_how_often_a_window_is_named_says_nothing(windows: list[int]) -> None:
+    """Property F5."""
+    law_F5(windows)
 
 
 def test_the_window_may_be_left_out_where_there_is_one() -> None:

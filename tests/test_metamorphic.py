@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from differential.managers.tables import gather_facts
 from differential.subjects.mapping import Mapping
-from oracle.model.buffers import LayerGroup, Model
+from differential.subjects.mapping.refusals import BLOCK_LOST
+from oracle.model.buffers import Buffer, LayerGroup, Model
 from oracle.model.case import Case, SideState, Slots
 from oracle.model.instance import Instance
 from oracle.model.layers import LayerSet
@@ -26,7 +27,11 @@ from tests.onward import in_the_middle
 from tests.small_cases import group, small_cases
 
 few = partial(settings, deadline=None)
+LAYERS_ALIKE = ("gqa", "mla", "fp8", "nvfp4")
+"""Kinds of one group, whose layers have no place of their own as draft layers have."""
+
 any_case = st.one_of(cases(), small_cases())
+plain_case = st.one_of(cases(states=False), small_cases())
 
 WIDE = 1 << 32
 """More than the bytes of any buffer."""
@@ -34,13 +39,13 @@ WIDE = 1 << 32
 
 def planned(case: Case) -> Writes | Refusal:
     found = Mapping().plan(case, gather_facts(case))
-    assert isinstance(found, Refusal) or not found.refusals  # no block is lost: the slots are derived
+    assert isinstance(found, Refusal) or all(each.code == BLOCK_LOST for each in found.refusals)
     return found
 
 
 def served(case: Case) -> Writes:
     found = planned(case)
-    assume(isinstance(found, Writes))
+    assume(isinstance(found, Writes) and not found.refusals)
     return found  # type: ignore[return-value]
 
 
@@ -111,9 +116,13 @@ def assert_same_moves(first: np.ndarray, second: np.ndarray) -> None:
 
 
 def assert_same_answer(first: Writes | Refusal, second: Writes | Refusal) -> None:
-    """Both served, or both refused with one code."""
-    codes = [answer.code if isinstance(answer, Refusal) else None for answer in (first, second)]
-    assert codes[0] == codes[1]
+    """Both refused with one code, or both served but for as many requests that lost a block."""
+    assert codes_of(first) == codes_of(second)
+
+
+def codes_of(answer: Writes | Refusal) -> list[str]:
+    """The code under which the instances are refused, or one for each request that is."""
+    return ["", answer.code] if isinstance(answer, Refusal) else [each.code for each in answer.refusals]
 
 
 # ---- three instances
@@ -141,7 +150,7 @@ def copy(writes: Writes, source: Memory, destination: Memory) -> None:
 
 
 @few(max_examples=80)
-@given(any_case)
+@given(plain_case)
 def test_by_way_of_a_third_instance_the_same_bytes_arrive(case: Case) -> None:
     """From an unsplit instance, where a byte's address is its identity, to the case's sides in turn, or at once."""
     plain = replace(
@@ -236,7 +245,7 @@ def renumbered(topology: Topology, numbers: np.ndarray) -> np.ndarray:
 
 
 @few(max_examples=60)
-@given(cases())
+@given(cases(LAYERS_ALIKE))
 def test_layers_under_other_names_are_planned_alike(case: Case) -> None:
     other = with_layers_in_reverse(case)
     first, second = planned(case), planned(other)
@@ -264,7 +273,7 @@ DP_GRIDS = [
 
 
 @few(max_examples=60)
-@given(st.sampled_from(DP_GRIDS).flatmap(lambda grid: cases(grid=grid)))
+@given(st.sampled_from(DP_GRIDS).flatmap(lambda grid: cases(LAYERS_ALIKE, grid=grid)))
 def test_another_attention_dp_rank_of_the_receiver_rotates_the_senders_alone(case: Case) -> None:
     first = case.requests[0]
     topology = case.generation.topology
@@ -294,6 +303,15 @@ def test_another_attention_dp_rank_of_the_receiver_rotates_the_senders_alone(cas
 # ---- layers that play no part
 
 
+def with_layer(buffers: tuple[Buffer, ...], layer: int) -> tuple[Buffer, ...]:
+    """The first buffer of each role has ``layer`` too."""
+    firsts = {id(buffer) for buffer in {buffer.role: buffer for buffer in reversed(buffers)}.values()}
+    return tuple(
+        replace(buffer, layers=LayerSet((*buffer.layers, layer))) if id(buffer) in firsts else buffer
+        for buffer in buffers
+    )
+
+
 def with_one_layer_more(case: Case, alone: bool) -> Case:
     """A last layer more on the last stages: in a group of its own, or in the groups that there are."""
     layers = case.model.layers
@@ -301,10 +319,7 @@ def with_one_layer_more(case: Case, alone: bool) -> Case:
         extra = group(f"extra @ {layers} : T D(1) ; 8", name="extra", domain="extra")
         groups = (*case.model.groups, extra)
     else:
-        groups = tuple(
-            replace(each, buffers=tuple(replace(b, layers=LayerSet((*b.layers, layers))) for b in each.buffers))
-            for each in case.model.groups
-        )
+        groups = tuple(replace(each, buffers=with_layer(each.buffers, layers)) for each in case.model.groups)
 
     def longer(instance: Instance) -> Instance:
         stages = instance.topology.stages
@@ -315,7 +330,7 @@ def with_one_layer_more(case: Case, alone: bool) -> Case:
 
 
 @few(max_examples=80)
-@given(cases(), st.booleans())
+@given(cases(LAYERS_ALIKE), st.booleans())
 def test_a_layer_that_plays_no_part_changes_nothing_for_the_others(case: Case, alone: bool) -> None:
     other = with_one_layer_more(case, alone)
     first, second = served(case), served(other)
@@ -373,7 +388,7 @@ def test_any_cuts_of_the_prefill_tile_the_same_bytes(case: Case, data: st.DataOb
         case,
         requests=tuple(
             replace(each, cuts=tuple(sorted(data.draw(st.sets(st.integers(1, each.prompt - 1), max_size=4)))))
-            if each.prompt > 1
+            if each.prompt > 1 and each.beams == 1
             else each
             for each in case.requests
         ),

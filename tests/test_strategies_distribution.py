@@ -12,12 +12,13 @@ from oracle.model.axes import Split
 from oracle.model.case import Case
 from oracle.model.slots import block_count
 from strategies.cases import decode
-from strategies.features import CANNOT_MEET, FEATURES, features_of, median_sizes, sizes_of
+from strategies.features import CANNOT_MEET, FEATURES, OF_WINDOWS, features_of, median_sizes, sizes_of
 from strategies.kinds import find_kind
-from strategies.numbers import BOTH_MUST_MEET, MAY_MEET, WIDTH, Numbers
+from strategies.numbers import BOTH_MUST_MEET, WIDTH, WITH_STATES, WITH_WINDOWS, WITHOUT_STATES, Meeting, Numbers
 
 DENSE = (find_kind("gqa"), find_kind("mla"))
 HEADS_ONLY = {"heads on several ranks", "uneven heads", "NHD", "two layouts"}
+OF_DENSE = set(FEATURES) - OF_WINDOWS
 
 
 @lru_cache(maxsize=8)
@@ -78,37 +79,48 @@ def test_every_reason_to_refuse_is_drawn() -> None:
 
 
 def test_every_feature_occurs_within_300_draws() -> None:
-    missing = set(FEATURES) - set().union(*map(features_of, drawn(300)))
+    missing = OF_DENSE - set().union(*map(features_of, drawn(300)))
     assert not missing
 
 
 def test_every_two_features_meet_within_1000_draws() -> None:
     found = [features_of(case) for case in drawn(1_000)]
     met = {frozenset(pair) for features in found for pair in combinations(features, 2)}
-    pairs = {frozenset(pair) for pair in combinations(FEATURES, 2)}
+    pairs = {frozenset(pair) for pair in combinations(OF_DENSE, 2)}
     assert {tuple(sorted(pair)) for pair in pairs - met} <= {tuple(sorted(pair)) for pair in CANNOT_MEET}
+
+
+def is_cut_where_no_legacy_sender_may(case: Case) -> bool:
+    """Whether a prefill is cut into chunks where only the mapping serves it."""
+    sides = (case.context.topology, case.generation.topology)
+    return any(request.cuts for request in case.requests) and (sides[0].pp > 1 or max(each.cp for each in sides) > 1)
 
 
 def test_features_that_cannot_meet_do_so_only_to_be_refused() -> None:
     for case in drawn(4_000):
-        features = features_of(case)
-        assert is_refused(case) or not any(pair <= features for pair in CANNOT_MEET), features
+        met = [pair for pair in CANNOT_MEET if pair <= features_of(case)]
+        if frozenset(("beams", "chunks")) in met:
+            assert all(request.beams == 1 or not request.cuts for request in case.requests)
+            met.remove(frozenset(("beams", "chunks")))
+        assert not met or is_refused(case) or is_cut_where_no_legacy_sender_may(case), met
 
 
 def test_every_feature_is_there_often_and_often_not() -> None:
     found = [features_of(case) for case in drawn(2_000)]
-    for name in FEATURES:
+    for name in OF_DENSE:
         share = sum(name in features for features in found) / len(found)
         assert 0.03 < share < 0.75, name
 
 
-def test_two_features_must_meet_in_half_of_the_cases() -> None:
+@pytest.mark.parametrize("meeting", [WITHOUT_STATES, WITH_STATES, WITH_WINDOWS], ids=["plain", "states", "windows"])
+def test_two_features_must_meet_in_half_of_the_cases(meeting: Meeting) -> None:
     random = Random(5)
-    meeting = 0
+    met = 0
     for _ in range(4_000):
         read = Numbers(random.randbytes(WIDTH))
-        meeting += sum(read.must_meet(concept) for concept in MAY_MEET) == 2
-    assert abs(meeting / 4_000 - BOTH_MUST_MEET) < 0.05
+        read.choose(meeting)
+        met += sum(read.must_meet(concept) for concept in meeting.concepts) == 2
+    assert abs(met / 4_000 - BOTH_MUST_MEET) < 0.05
 
 
 def test_prompts_lie_around_block_multiples_and_elsewhere() -> None:
@@ -164,4 +176,4 @@ def test_shared_contents_come_as_one_parent_as_a_chain_and_as_equal_content() ->
 def test_each_kind_alone_has_every_feature_that_it_can_have(kind: object) -> None:
     random = Random(11)
     found = set().union(*(features_of(decode(random.randbytes(WIDTH), kinds=(kind,))) for _ in range(600)))
-    assert found == set(FEATURES) - (HEADS_ONLY if kind is find_kind("mla") else set())
+    assert found == OF_DENSE - (HEADS_ONLY if kind is find_kind("mla") else set())

@@ -11,7 +11,7 @@ from oracle.model.case import SIDES
 from oracle.model.errors import InvalidCase
 from oracle.model.sides import lay_out
 from oracle.model.slots import block_count
-from strategies.features import FEATURES, features_of, sizes_of
+from strategies.features import FEATURES, OF_STATES, features_of, sizes_of
 from strategies.kinds import find_kind, kinds
 from strategies.scope import describe, small_scope, topology_class
 from strategies.topologies import Shape
@@ -95,7 +95,7 @@ def test_the_large_scope_contains_the_small_one_and_more() -> None:
 
 def test_the_scope_has_what_depends_on_topologies() -> None:
     found = set().union(*map(features_of, small_scope("gqa")))
-    assert found == set(FEATURES) - {
+    assert found == set(FEATURES) - OF_STATES - {
         "uneven heads",
         "reversed layers",
         "interleaved",

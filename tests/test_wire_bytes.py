@@ -21,6 +21,7 @@ from differential.managers.wire import (
     decode,
     encode,
 )
+from tests.encoding_laws import law_G2, law_G3
 from tests.wire_infos import ARRAYS, FIELDS, SENT, SENT_BY, Sent, array, pack_map, unpack_map
 
 ENCODINGS = st.sampled_from(sorted(FIELDS))
@@ -55,9 +56,18 @@ def test_the_small_record_is_right(encoding: str) -> None:
 @settings(deadline=None, max_examples=50)
 @given(SENT)
 def test_a_record_cut_off_anywhere_is_refused(sent: Sent) -> None:
+    """Property G3."""
+    law_G3(sent.info, sent.encoding)
     for length in range(len(sent.record)):
         with pytest.raises(UnreadableRecord):
             decode(sent.record[:length], sent.encoding)
+
+
+@settings(deadline=None, max_examples=50)
+@given(SENT)
+def test_a_record_with_a_field_too_few_or_too_many_is_refused(sent: Sent) -> None:
+    """Property G2, for fields; for their values see the drawn mistakes."""
+    law_G2(sent.info, sent.encoding)
 
 
 @pytest.mark.parametrize("header", [b"\xde\x00\x09", b"\xdf\x00\x00\x00\x09"])

@@ -181,6 +181,7 @@ DRAWN: dict[str, tuple[st.SearchStrategy[Sent], Callable[[Draw, Sent], tuple[Req
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_a_drawn_mistake_is_refused_by_its_rule_and_changes_nothing(rule: str, data: st.DataObject) -> None:
+    """Property G2."""
     sents, spoil = DRAWN[rule]
     sent = data.draw(sents)
     info, expected = spoil(data.draw, sent)

@@ -16,6 +16,7 @@ from differential.managers.wire import (
     decode,
     encode,
 )
+from tests.encoding_laws import law_G1
 from tests.wire_infos import ARRAYS, FIELDS, SENT, Sent, array, unpack_map
 
 COMMON = {
@@ -51,6 +52,8 @@ PINNED = [
 @settings(deadline=None)
 @given(SENT)
 def test_what_was_sent_arrives(sent: Sent) -> None:
+    """Property G1."""
+    law_G1(sent.info, sent.encoding)
     arrived = decode(sent.record, sent.encoding)
     assert arrived == sent.info
     assert type(arrived) is KINDS[sent.encoding]

@@ -20,6 +20,7 @@ from oracle.model.errors import MalformedFile
 from oracle.model.sides import lay_out
 from strategies.cases import cases, decode
 from strategies.deployments import deployment
+from strategies.features import features_of
 from strategies.numbers import simplest
 
 
@@ -120,10 +121,11 @@ def test_every_step_of_the_reducer_is_a_case_that_exists(case: Case) -> None:
         assert all(lay_out(smaller, side) for side in SIDES)
 
 
-@settings(max_examples=25)
-@given(cases())
+@settings(max_examples=40)
+@given(cases(("gqa", "mla", "fp8", "vswa", "gemma4")))
 def test_what_fails_everywhere_becomes_the_simplest_case(case: Case) -> None:
     reduced = reduce_case(case, lambda smaller: True, seconds=20)
+    assert features_of(reduced) <= {"8 bits"}
     assert tuple(size_of(reduced)) == (2, 1, 1)
     assert len(reduced.requests) == 1
     assert reduced.context.tokens_per_block == 1

@@ -81,6 +81,12 @@ def compare_bytes(truth: Truth, one: np.ndarray, two: np.ndarray) -> tuple[ByteD
     return _Gathered(truth, addresses, plans, chosen).differences()
 
 
+def _distinct(values: np.ndarray) -> np.ndarray:
+    """The different ``values``, ascending, found by sorting: ``np.unique`` hashes, and is slow over addresses."""
+    values = np.sort(values)
+    return values[np.concatenate(([True], values[1:] != values[:-1]))] if len(values) else values
+
+
 def _not_in_both(one: np.ndarray, two: np.ndarray) -> list[np.ndarray]:
     """The rows of each table that are not rows of the other."""
     # As byte strings rows are looked up faster than numpy sorts them.
@@ -140,7 +146,8 @@ def _unlike(plans: list[_Onto], count: int) -> np.ndarray:
     sources, number = np.unique(np.concatenate([plan.source for plan in plans]), return_inverse=True)
     pairs = np.concatenate([plan.at for plan in plans]) * len(sources) + number.ravel()
     split = len(plans[0].at)
-    return np.unique(np.setxor1d(pairs[:split], pairs[split:]) // len(sources))
+    different = np.setxor1d(_distinct(pairs[:split]), _distinct(pairs[split:]), assume_unique=True)
+    return _distinct(different // len(sources)) if len(sources) else different
 
 
 class _Gathered:

@@ -32,11 +32,12 @@ def is_large(case: Case) -> bool:
 def small_sibling(case: Case) -> Case | None:
     """The same instances, requests and heads with short prompts and narrow elements; None where there is none.
 
-    A prompt keeps how far it reaches into its last block. Buffers that share a pool still do, in the same order, and
-    others still do not; what is cut evenly is still cut in as many parts.
+    A prompt keeps how far it reaches into its last block and beyond a window. Buffers that share a pool still do, in
+    the same order, and others still do not; what is cut evenly is still cut in as many parts.
     """
     if case.tables or case.presented or any(case.side(side).page_tables for side in SIDES):
         return None
+    case = _nearer(case)
     alike = list(_packed_alike(case))
     for periods in PERIODS:
         requests = tuple(_shorter(case, request, periods) for request in case.requests)
@@ -97,13 +98,41 @@ def _tight(case: Case) -> Slots:
     return Slots(mul=2, add=1, counts=tuple(counts.items()))
 
 
+def _period(case: Case) -> int:
+    """Tokens after which blocks are owned by the same ranks of both sides again."""
+    return lcm(case.context.topology.cp, case.generation.topology.cp) * case.generation.tokens_per_block
+
+
+def _nearer(case: Case) -> Case:
+    """``case`` with windows that prompts reach, and all prompts, shorter by as many tokens.
+
+    So each prompt still leaves as many blocks behind. Where there are sinks they stay as they are.
+    """
+    longest = max(request.prompt for request in case.requests)
+    windowed = [group for group in case.model.groups if group.window is not None and group.window <= longest]
+    if not windowed or any(group.sinks or group.length != "prompt" for group in windowed):
+        return case
+    most = min(*(group.window or 1 for group in windowed), *(request.prompt for request in case.requests)) - 1
+    less = most // _period(case) * _period(case)
+    groups = [
+        replace(group, window=group.window - less) if group in windowed and group.window else group
+        for group in case.model.groups
+    ]
+    requests = tuple(_of_prompt(request, request.prompt - less) for request in case.requests)
+    return replace(case, model=replace(case.model, groups=tuple(groups)), requests=requests)
+
+
 def _shorter(case: Case, request: Request, periods: int) -> Request:
-    size = case.generation.tokens_per_block
-    period = lcm(case.context.topology.cp, case.generation.topology.cp) * size
+    period = _period(case)
     reached = [group for group in case.model.groups if group.window is not None and group.window <= request.prompt]
     windows = [group.window + group.sinks for group in reached]  # type: ignore[operator]
     most = (periods + -(-max(windows, default=0) // period)) * period
     prompt = request.prompt if request.prompt <= most else most - period + (request.prompt - 1) % period + 1
+    return _of_prompt(request, prompt)
+
+
+def _of_prompt(request: Request, prompt: int) -> Request:
+    """``request`` with a shorter ``prompt``."""
     states = {side: _reaching(request.state(side), request.prompt, prompt) for side in SIDES}
     return replace(request, prompt=prompt, cuts=tuple(cut for cut in request.cuts if cut < prompt), **states)
 

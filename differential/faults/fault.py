@@ -11,6 +11,7 @@ from differential.runner import Kind, Padding, Verdict, run_case
 from differential.subjects.protocol import Election, Subject, encoding_of
 from oracle.model.case import Case
 from oracle.model.encodings import Encoding
+from oracle.model.errors import InvalidCase
 from oracle.model.writes import Refusal, Writes
 
 Plant = Callable[[Subject, Case, Facts], Writes | Refusal]
@@ -32,6 +33,7 @@ class Fault:
     ``kinds``: the violations that count as having caught it. ``minimum``: the lexicographically
     least size at which it can show. ``applies``: whether it changes anything in a case; elsewhere
     the subject's plan is left as it is. ``report``: the public report that it reproduces, if any.
+    ``base``: the only subject that has the step that goes wrong; empty where any may have the bug.
     """
 
     name: str
@@ -41,9 +43,16 @@ class Fault:
     plant: Plant
     applies: Callable[[Case], bool] = lambda case: True
     report: str = ""
+    base: str = ""
 
     def wrap(self, subject: Subject) -> Planted:
-        """``subject`` with this bug. Nothing else changes: the subject itself stays as it is."""
+        """``subject`` with this bug. Nothing else changes: the subject itself stays as it is.
+
+        Raises ``InvalidCase`` for a subject that does not have the step.
+        """
+        if self.base and subject.name != self.base:
+            accepted = f"it is a wrong step of {self.base}: expected that subject, not {subject.name}"
+            raise InvalidCase("fault", self.name, accepted)
         return Planted(self, subject)
 
     def caught_by(self, verdict: Verdict) -> bool:

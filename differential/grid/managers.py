@@ -91,7 +91,8 @@ def _fp4_mla() -> Declaration:
 
 
 def _csa2(replay: int = 0) -> Declaration:
-    return csa2.declare((0, 2, 2, 1, 1, 1), (1, 3), WINDOW, csa2.SIZES[0], replay=replay, lacks=replay > 0)
+    ratios, owners = (0, 2, 2, 1, 1, 1), (1, 3)
+    return csa2.declare(ratios, owners, WINDOW, csa2.SIZES[0], indexed=(4,), replay=replay, lacks=replay > 0)
 
 
 def _deepseek_v4() -> Declaration:

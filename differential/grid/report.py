@@ -19,10 +19,10 @@ class GridRow:
     """What became of one manager's cells.
 
     ``served`` and ``refused`` (by code, or the manager's own reason) are counts by subject, ``compared``
-    counts by pair of subjects of ``identical``, ``accepted``, ``different`` and ``cannot say``; ``accepted`` counts cells
-    by ledger entry, pair by pair, ``not_run`` by reason, ``left_out`` by subject that was not asked, since the kind
-    declares nothing for it. ``failures``: cells with a difference or a failed verdict
-    that the ledger does not cover.
+    counts by pair of subjects of ``identical``, ``accepted``, ``different`` and ``cannot say``; ``accepted`` counts
+    cells by ledger entry, pair by pair, ``not_run`` by reason, ``left_out`` by subject that was not asked, since
+    the kind declares nothing for it. ``failures``: cells with a difference or a failed verdict that the ledger
+    does not cover.
     """
 
     manager: str

@@ -5,6 +5,7 @@ This is what the encodings start from. It is worked out for a rank when somebody
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -42,14 +43,14 @@ class Holdings:
     def listed_at(self, chunk: Chunk, rank: int, request: int, group: int) -> BlockList | PageList:
         """What the context side's manager lists when a chunk is sent that is not the last.
 
-        V1 has the whole prompt from the start; V2 what there is room for by then, in a group that no
-        window has left a block of.
+        V1 has the whole prompt from the start; V2 what there is room for by then. What explains a hole
+        goes with the list: a look-ahead may have written to scratch what an early chunk holds.
         """
         held = self.listed("context", rank, request, group)
         if isinstance(held, BlockList) or held.given or chunk.last:
             return held
         room = -(-chunk.capacity // self.case.context.tokens_per_block)
-        return PageList(held.slots[:room])
+        return replace(held, slots=held.slots[:room], parked=tuple(page for page in held.parked if page < room))
 
     def translation(self, side: str, rank: int) -> Translation:
         """Where the blocks of a rank's V1 manager lie; windows go by the names of their groups."""

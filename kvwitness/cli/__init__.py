@@ -16,7 +16,7 @@ from kvwitness.errors import CannotRun
 from kvwitness.version import VERSION
 from oracle.model.errors import InvalidCase
 
-COMMANDS = ("verify", "replay", "show", "diff", "kinds", "deployments", "bench")
+COMMANDS = ("verify", "replay", "show", "diff", "kinds", "conform", "deployments", "bench")
 """A command is the ``command`` of the module of its name, which is imported when it is asked for."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 
-from kvwitness.cli.output import console, write_lines, write_text
-from kvwitness.cli.report import STYLES, plain_compared
+from kvwitness.cli.compared import plain_compared
+from kvwitness.cli.output import STYLES, console, write_lines, write_text
 from kvwitness.cli.status import COULD_NOT_RUN, PASS, VIOLATIONS
 from kvwitness.deployment import Deployment, Outcome, judge_deployment
 from kvwitness.difference import describe_comparison

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from differential.grid import GridRow
-from kvwitness.cli.output import console, fits, write_text
+from kvwitness.cli.compared import plain_compared
+from kvwitness.cli.output import STYLES, console, fits, write_text
 from kvwitness.cli.progress import watcher
-from kvwitness.cli.report import STYLES, plain_compared, tell_failure, tell_stale
+from kvwitness.cli.report import tell_failure, tell_stale
 from kvwitness.cli.status import COULD_NOT_RUN, PASS, VIOLATIONS
 from kvwitness.grid import GridOutcome, judge_grid
 from kvwitness.settings import Judged

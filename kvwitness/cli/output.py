@@ -15,6 +15,10 @@ WIDTH_OF_LOGS = 120
 """Columns where nobody knows the width: a log, a file, a pipe."""
 
 
+STYLES = {"pass": "bold green", "fail": "bold red", "not run": "bold yellow"}
+"""Styles of verdicts."""
+
+
 class Output(Console):
     """A console that leaves it to the command what a closed pipe means; rich would exit as for violations."""
 

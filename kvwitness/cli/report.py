@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Protocol
 
@@ -11,20 +10,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kvwitness.cli.output import write_lines, write_text
+from kvwitness.cli.compared import plain_compared, tell_compared
+from kvwitness.cli.output import STYLES, write_lines, write_text
 from kvwitness.search import Report
-from kvwitness.tally import Compared, Spread, Tally
+from kvwitness.tally import Spread, Tally
 from kvwitness.trial import Failure
-from kvwitness.words import NO_LEGACY_RULE, count, in_bytes, in_seconds, joined, short
+from kvwitness.words import count, in_bytes, in_seconds, joined, short
 from strategies.scope import describe
 
 TABLE_WIDTH = 108
 """Columns below which the table becomes lines."""
 
-COMPARED_WIDTH = 80
-"""The same of the table of comparisons."""
-
-STYLES = {"pass": "bold green", "fail": "bold red", "not run": "bold yellow"}
+STATED = {"all": "with cache states", "none": "without cache states"}
+"""What random cases have, by ``--states``."""
 
 
 def tell_report(to: Console, report: Report) -> None:
@@ -89,7 +87,8 @@ def _tell_bounds(to: Console, report: Report) -> None:
     if report.random_cases:
         write_text(
             to,
-            f"random: {count(report.random_cases, 'case')} of seed {search.seed} in {count(report.shards, 'shard')},"
+            f"random: {count(report.random_cases, 'case')} of seed {search.seed} {STATED[search.states]}"
+            f" in {count(report.shards, 'shard')},"
             f" {_rates(report)}",
             hang=2,
         )
@@ -161,88 +160,6 @@ def _tell_kinds(to: Console, report: Report) -> None:
             write_text(to, line, indent=2, hang=2)
 
 
-# ---- pair by pair
-
-ComparedRow = tuple[str, str, Compared | None]
-"""Kind, the subjects in words, and how they compare; None: one of them was not asked."""
-
-
-def tell_compared(
-    to: Console,
-    compared: dict[str, dict[tuple[str, str], Compared]],
-    left_out: dict[str, Counter[str]] | None = None,
-) -> None:
-    """How the subjects compare: a row for each kind and pair, and one below for each known difference that was met.
-
-    ``left_out`` are cases by kind and subject that was not asked: the kind has no legacy rule.
-    """
-    rows: list[ComparedRow] = []
-    for kind, pairs in compared.items():
-        rows += [(kind, " and ".join(names), found) for names, found in pairs.items()]
-        rows += [(kind, f"{name}: no ({NO_LEGACY_RULE})", None) for name in (left_out or {}).get(kind, ())]
-    if not rows:
-        return
-    to.print()
-    if to.width >= COMPARED_WIDTH:
-        to.print(_compared_table(rows))
-        return
-    for kind, names, found in rows:
-        if found is None:
-            write_text(to, f"{kind}, compared with {names}", hang=2)
-            continue
-        write_text(
-            to,
-            f"{kind}, {names}: {found.identical:,} identical, {found.accepted:,} accepted,"
-            f" {found.different:,} different" + (f", {found.cannot_say:,} cannot be said" if found.codes else ""),
-            hang=2,
-        )
-        for entry, cases in found.entries.most_common():
-            write_text(to, f"{cases:,} {entry}", indent=4, hang=2)
-        for code, cases in found.codes.most_common():
-            write_text(to, f"{cases:,} cannot say {code}", indent=4, hang=2)
-
-
-def _compared_table(rows: list[ComparedRow]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for name in ("kind", "compared"):
-        table.add_column(name, no_wrap=True)
-    for name in ("identical", "accepted", "different"):
-        table.add_column(name, justify="right", no_wrap=True)
-    unsaid = any(found.codes for _, _, found in rows if found is not None)
-    if unsaid:
-        table.add_column("cannot say", justify="right", no_wrap=True)
-    for kind, names, found in rows:
-        if found is None:
-            table.add_row(kind, names, "", "", "")
-            continue
-        different = Text(f"{found.different:,}", style=STYLES["fail"] if found.different else "")
-        counts = (f"{found.identical:,}", f"{found.accepted:,}", different)
-        table.add_row(kind, names, *counts, *([f"{found.cannot_say:,}"] if unsaid else []))
-        for entry, cases in found.entries.most_common():
-            table.add_row("", f"  {entry}", "", f"{cases:,}", "")
-        for code, cases in found.codes.most_common():
-            table.add_row("", f"  {code}", "", "", "", f"{cases:,}")
-    return table
-
-
-def plain_compared(compared: dict[tuple[str, str], Compared]) -> dict[str, object]:
-    """By pair, as ``first/second``: cases that were identical, accepted, different or cannot be said by one of both.
-
-    Besides, cases by ledger entry, and by code of what cannot be said.
-    """
-    return {
-        "/".join(names): {
-            "identical": found.identical,
-            "accepted": found.accepted,
-            "different": found.different,
-            "cannot_say": found.cannot_say,
-            "entries": dict(sorted(found.entries.items())),
-            "codes": dict(sorted(found.codes.items())),
-        }
-        for names, found in compared.items()
-    }
-
-
 def _closing(report: Report) -> str:
     parts = []
     scope = sum(tally.cases for tally in report.scope.values())
@@ -269,6 +186,7 @@ def as_json(report: Report) -> dict[str, object]:
     return {
         "verdict": report.verdict,
         "seed": report.search.seed,
+        "states": report.search.states,
         "cases": report.cases,
         "random_cases": report.random_cases,
         "rate": round(report.rate, 1),

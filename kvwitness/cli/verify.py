@@ -18,14 +18,15 @@ from kvwitness.cli.status import COULD_NOT_RUN, PASS, VIOLATIONS
 from kvwitness.deployment import Deployment
 from kvwitness.errors import CannotRun
 from kvwitness.search import run_search
-from kvwitness.settings import SCOPES, Judged, Search
+from kvwitness.settings import SCOPES, STATES, Judged, Search
+from kvwitness.trial import subjects_for
 from strategies.kinds import find_kind, kinds
 
 EXAMPLES = 4000
 OUT = "witnesses"
 
-OF_A_SEARCH = ("kind_names", "examples", "seconds", "scope", "seed", "jobs")
-OF_NO_GRID = ("examples", "seconds", "scope", "seed", "jobs", "fault", "engine", "device")
+OF_A_SEARCH = ("kind_names", "examples", "seconds", "scope", "states", "seed", "jobs")
+OF_NO_GRID = ("examples", "seconds", "scope", "states", "seed", "jobs", "fault", "engine", "device")
 OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "element_bits", "layout")
 
 
@@ -36,7 +37,19 @@ OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "eleme
 @click.option(
     "--scope", type=click.Choice(SCOPES), default="small", show_default=True, help="What is enumerated in full."
 )
-@click.option("--seed", default="0", show_default=True, help="The cases depend on it alone; 'random' chooses one.")
+@click.option(
+    "--states",
+    type=click.Choice(STATES),
+    default="all",
+    show_default=True,
+    help="Cache states of random cases: managers, reserves, speculation, reuse, beams; or none but a receiver's reuse.",
+)
+@click.option(
+    "--seed",
+    default="0",
+    show_default=True,
+    help="The cases depend on it, on --kinds and --states; 'random' chooses one.",
+)
 @click.option(
     "--subjects",
     default=",".join(Judged().subjects),
@@ -44,7 +57,9 @@ OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "eleme
     metavar="NAMES",
     help="Who is judged, and compared with each other, by comma; package.module:plan too.",
 )
-@click.option("--fault", default="", metavar="NAME", help="Plant a bug in every subject: it must be found.")
+@click.option(
+    "--fault", default="", metavar="NAME", help="Plant a bug in the subjects that can have it: it must be found."
+)
 @click.option("--engine", default="host", show_default=True, help="What moves the bytes.")
 @click.option("--device", default="cpu", show_default=True, help="Where the engine works.")
 @click.option(
@@ -74,6 +89,7 @@ def command(
     examples: int | None,
     seconds: float | None,
     scope: str,
+    states: str,
     seed: str,
     subjects: str,
     fault: str,
@@ -98,8 +114,9 @@ def command(
     a witness under --out, and printed with its argument and the one line that replays it. With --model,
     one deployment is judged instead.
     """
-    judged = Judged(split_subjects(subjects), engine, device, fault, padding)
     given = {name for name in here.params if here.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    who = split_subjects(subjects) if "subjects" in given else subjects_for(fault)
+    judged = Judged(who, engine, device, fault, padding)
     if model is not None:
         _refuse(given, (*OF_A_SEARCH, "grid"), "--model judges one deployment")
         wanted = Deployment(model, context, generation, prompt, tokens_per_block, layout, element_bits)
@@ -120,6 +137,7 @@ def command(
         seconds,
         read_seed(seed),
         cores() if jobs is None else jobs,
+        states=states,
     )
     report = run_search(judged, search, out, watcher())
     if as_object:

@@ -6,11 +6,13 @@ from math import prod
 
 from kvwitness.conform.mutate import Mutant
 from oracle.model.axes import Axis, Grid, Split
-from oracle.model.buffers import Buffer, Model, Part
+from oracle.model.buffers import Buffer, LayerGroup, Model, Part
 from oracle.model.counts import order_axes
 from strategies.kinds.protocol import Kind
 
 LAYOUTS = ("HND", "NHD")
+LONG = 1 << 20
+"""Tokens of a window that is there to be longer than any prompt."""
 WHOLE = (Split.ALL, Split.HEADS, Split.FLOOR)
 """Splits that put a single index on every rank."""
 
@@ -23,6 +25,10 @@ ONE_INDEX = "there is only one index, on every rank"
 ONE_GRID = "the kind takes no context parallelism, so that both grids are one"
 ONE_PART = "it has a single part, whose rows follow each other whatever the sub-page"
 DRAFT = "a side may lack draft layers whatever their move"
+NO_LAYER = "earlier rules name every layer that this one could"
+NOTHING_MOVES = "nothing of this group moves, however long it is kept"
+NOT_SENT = "nothing of it is sent, so that only its size and its place count"
+NO_END = "no prompt is as long as this window"
 NO_READER = "the kind has no legacy rule, and nobody else reads ids"
 ONE_NAME = "ids only name layers to the legacy sender, and both sides have the same"
 
@@ -33,11 +39,13 @@ Names = frozenset[tuple[str, str]]
 def why_equal(kind: Kind, mutant: Mutant, model: Model, changed: Model, *, has_native: bool) -> str:
     """Why ``changed`` plans and lies as ``model`` does whatever the case, "" where nothing says so."""
     if mutant.buffer is None:
-        return ""
+        return _of_group(model.groups[mutant.place[1]])
     one, other = _buffer(model, mutant), _buffer(changed, mutant)
     if mutant.family == "ids":
         return ONE_NAME if has_native else NO_READER
     if mutant.family == "moves":
+        if all(one.move_on(layer) == other.move_on(layer) for layer in one.layers):
+            return NO_LAYER
         is_draft = all(layer in model.draft for layer in one.layers)
         return DRAFT if is_draft and other.moves[0].moves and one.moves[0].moves else ""
     if mutant.family == "grid":
@@ -46,6 +54,8 @@ def why_equal(kind: Kind, mutant: Mutant, model: Model, changed: Model, *, has_n
         return ONE_PART
     if mutant.family not in ("axes", "sections", "split", "parts", "sub-pages"):
         return ""
+    if mutant.family != "split" and not any(each.move_on(layer).moves for each in (one, other) for layer in one.layers):
+        return NOT_SENT
     evens = _evens(one)
     if (len(one.parts), one.sub_rows, one.expansion) == (len(other.parts), other.sub_rows, other.expansion):
         pairs = list(zip(one.parts, other.parts, strict=True))
@@ -65,6 +75,12 @@ def _sentence(mutant: Mutant, pairs: list[tuple[Part, Part]], evens: Names) -> s
     axis = next(axis for axis, changed in zip(old.axes, new.axes, strict=True) if axis != changed)
     sizes = [section.size for section in axis.sections] or [axis.size]
     return ONE_INDEX if min(sizes) == 1 and not evens else EQUAL_SHARES
+
+
+def _of_group(group: LayerGroup) -> str:
+    if not any(buffer.move_on(layer).moves for buffer in group.buffers for layer in buffer.layers):
+        return NOTHING_MOVES
+    return NO_END if group.window is not None and group.window >= LONG else ""
 
 
 def _buffer(model: Model, mutant: Mutant) -> Buffer:
@@ -115,7 +131,7 @@ Item = tuple[object, ...]
 
 def _normal(part: Part, layout: str, evens: Names) -> tuple[Item, ...]:
     """The stored axes: those that ranks share as they are, what lies between them as one run."""
-    axes = [axis for axis in order_axes(part.axes, layout) if axis.is_token or axis.size > 1]
+    axes = [axis for axis in order_axes(part.axes, layout) if axis.is_token or not _is_one(axis, evens)]
     # Where the two sides may order heads and tokens differently, every axis has its own place.
     crossing = {"H", "T"} <= {axis.name for axis in axes}
     items: list[Item] = [("bits", part.bits)]
@@ -134,6 +150,11 @@ def _normal(part: Part, layout: str, evens: Names) -> tuple[Item, ...]:
         items.append((axis.name, axis.tokens_per_row, shares, grid))
     items.append(("run", prod(run), tokens))
     return tuple(item for item in items if item != ("run", 1, 0))
+
+
+def _is_one(axis: Axis, evens: Names) -> bool:
+    """Whether an axis is a single index that every rank holds: it has no place of its own."""
+    return axis.size == 1 and _shares(axis, evens) == ((1, Split.ALL),)
 
 
 def _is_opaque(buffer: Buffer, evens: Names) -> bool:

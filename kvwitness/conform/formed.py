@@ -97,8 +97,8 @@ def check_builds(sample: Sample) -> Result:
         said = sample.trouble[0].said if isinstance(found, Case) else found.said
         return broken(said, f"{count(len(sample.trouble), 'drawn case')} of {sample.examples} cannot be")
     total = prod(sample.kind.bounds)
-    how = "all" if total <= MOST_COMBINATIONS else f"{MOST_COMBINATIONS:,} of"
-    return holds(f"{how} {count(total, 'combination')} of numbers, built and laid out {count(tried, 'time')}")
+    some = "" if total <= MOST_COMBINATIONS else f"{MOST_COMBINATIONS:,} of "
+    return holds(f"{some}{count(total, 'combination')} of numbers, {count(tried, 'layout')}")
 
 
 def check_pure(sample: Sample) -> Result:
@@ -114,7 +114,7 @@ def check_pure(sample: Sample) -> Result:
     for point, one, other in zip(points, first, reversed(second), strict=True):
         if one != other:
             return broken("decode gives two declarations for the same numbers", *_told_point(kind, point))
-    return holds(f"{count(len(points), 'declaration')} built twice, in another order the second time")
+    return holds(f"{count(len(points), 'declaration')}, built twice in different orders")
 
 
 def _buffers(model: Model) -> frozenset[tuple[str, Buffer]]:
@@ -145,7 +145,7 @@ def check_simplest(sample: Sample) -> Result:
                         return broken(said, *_told_point(kind, (*other, *end))[1:])
         except Exception as error:
             return not_run(f"not every combination of numbers builds: {sample.told(error)}")
-    return holds(f"{count(tried, 'declaration')} with one number not 0 held against that of all 0")
+    return holds(f"{count(tried, 'declaration')} held against that of all 0")
 
 
 def check_scope(sample: Sample) -> Result:
@@ -177,7 +177,7 @@ def check_files(sample: Sample) -> Result:
             return broken(f"the file of a case cannot be read: {error}", text)
         if again != case or encode(again) != text:
             return broken("the file of a case holds another case", text)
-    return holds(f"{count(len(sample.cases), 'file')} written and read back")
+    return holds(f"{count(len(sample.cases), 'file')}, written and read back")
 
 
 FORMED = (

@@ -39,26 +39,34 @@ MOST_MEMORY = 1 << 19
 """Bytes of a plan above which a case is left out: there are small ones enough."""
 
 BUILDING, JUDGE, PAGES, COMPARISON = "building", "judge", "pages", "comparison"
-EQUIVALENT, SURVIVES = "equivalent", "survives"
-FIRST = {
-    JUDGE: "the judge of plans",
+LEAST = 16
+"""Cases in which a mistake could have mattered, from which on it survives."""
+NAMED = 3
+"""Equivalent mutants that are named for a reason."""
+EQUIVALENT, SELDOM, SURVIVES = "equivalent", "seldom", "survives"
+BY = {
+    JUDGE: "the judge",
     PAGES: "the page tables",
-    BUILDING: "building the declaration",
-    COMPARISON: "the comparison with the legacy sender",
+    BUILDING: "building",
+    COMPARISON: "the comparison",
 }
+"""Who catches mutants, in words."""
+OTHERS = {EQUIVALENT: "equivalent", SELDOM: "too seldom to tell"}
 
 
 @dataclass(slots=True)
 class Standing:
     """What is known of a mutant. ``by``: who caught it, "" while it lives; ``how`` it shows, or why it cannot.
 
-    ``same``: cases in which it changes nothing; ``differ``: cases in which its plan is another and right.
+    ``same``: cases in which it changes nothing, ``open_``: those of them in which it might have; ``differ``: cases
+    in which its plan is another and right.
     """
 
     mutant: Mutant
     by: str = ""
     how: str = ""
     same: int = 0
+    open_: int = 0
     differ: int = 0
     tried: int = 0
     reasons: set[str] = field(default_factory=set)
@@ -74,21 +82,41 @@ class Standing:
 
 
 def judge_mutants(sample: Sample) -> list[Standing]:
-    """All small mistakes in the drawn declarations, and what became of each."""
+    """All small mistakes in the drawn declarations, and what became of each.
+
+    For those that nothing has told apart yet, more cases are drawn: a form of a kind may be rare.
+    """
     standings: dict[str, Standing] = {}
-    chosen = [each for each in sample.judgements if each.result.verdicts["mapping"].nbytes <= MOST_MEMORY]
-    for judgement in sorted(chosen, key=_is_refused):
-        case = judgement.case
-        facts: Facts | None = None
-        for mutant in mutants_of(case.model):
-            standing = standings.setdefault(mutant.name, Standing(mutant))
-            if not standing.alive or (standing.same >= ENOUGH and standing.reason and not standing.differ):
-                continue
-            facts = facts or gather_facts(case)
-            _try(sample, judgement, facts, standing, mutant)
+    for judgement in sorted(sample.judgements, key=_is_refused):
+        _try_all(sample, judgement, standings, more=False)
+    for case in sample.more_cases():
+        if not any(_is_open(standing) for standing in standings.values()):
+            break
+        if any(_is_open(standings[mutant.name]) for mutant in mutants_of(case.model) if mutant.name in standings):
+            _try_all(sample, sample.trial(case, carry=False), standings, more=True)
     for standing in standings.values():
         _settle(standing)
     return [standing for standing in standings.values() if standing.tried]
+
+
+def _is_open(standing: Standing) -> bool:
+    return standing.alive and (standing.differ > 0 or not standing.reason)
+
+
+def _try_all(sample: Sample, judgement: Judgement, standings: dict[str, Standing], *, more: bool) -> None:
+    """Hold every mutant of a case that is still alive against the case; ``more``: only those that are open."""
+    case = judgement.case
+    if judgement.result.verdicts["mapping"].nbytes > MOST_MEMORY:
+        return
+    facts: Facts | None = None
+    for mutant in mutants_of(case.model):
+        if more and mutant.name not in standings:
+            continue
+        standing = standings.setdefault(mutant.name, Standing(mutant))
+        if not standing.alive or (not _is_open(standing) and (more or standing.same >= ENOUGH)):
+            continue
+        facts = facts or gather_facts(case)
+        _try(sample, judgement, facts, standing, mutant)
 
 
 def _is_refused(judgement: Judgement) -> bool:
@@ -102,11 +130,13 @@ def _settle(standing: Standing) -> None:
     if standing.reason and not standing.differ:
         standing.by, standing.how = EQUIVALENT, standing.reason
         return
-    standing.by = SURVIVES
+    cases = count(standing.open_, "case")
     if standing.differ:
-        standing.how = f"its plan is another in {count(standing.differ, 'case')}, and no law objects"
+        standing.by, standing.how = SURVIVES, f"its plan is another in {standing.differ} cases, and no law objects"
+    elif standing.open_ >= LEAST:
+        standing.by, standing.how = SURVIVES, f"nothing tells it apart in {cases}: the drawn cases are too narrow"
     else:
-        standing.how = f"nothing tells it apart in {count(standing.tried, 'case')}: the drawn cases are too narrow"
+        standing.by, standing.how = SELDOM, f"it could matter in {cases} of {standing.tried:,}, and shows in none"
 
 
 def _try(sample: Sample, judgement: Judgement, facts: Facts, standing: Standing, mutant: Mutant) -> None:
@@ -142,13 +172,16 @@ def _try(sample: Sample, judgement: Judgement, facts: Facts, standing: Standing,
     if plan is None:
         standing.by, standing.how = JUDGE, "it cannot be planned"
         return
-    standing.reasons.add(
-        why_equal(sample.kind, mutant, case.model, model, has_native=any(each.native for each in sample.cases))
-    )
-    if standing.same < COMPARED and (said := _compared(mistaken, plan)):
+    has_native = any(each.native for each in sample.cases)
+    reason = why_equal(sample.kind, mutant, case.model, model, has_native=has_native)
+    standing.reasons.add(reason)
+    # Only where the true declaration leaves nothing open is a difference the mistake's.
+    settled = all(each.open.identical for each in judgement.settled)
+    if settled and standing.same < COMPARED and (said := _compared(mistaken, plan)):
         standing.by, standing.how = COMPARISON, said
     elif are_alike(facts, judgement.result.plans["mapping"], plan):
         standing.same += 1
+        standing.open_ += not reason
     else:
         standing.differ += 1
 
@@ -198,33 +231,40 @@ def summary_of(standings: Iterable[Standing]) -> str:
     """``40 mutants: 30 caught by the judge of plans, ...; 4 equivalent``."""
     standings = list(standings)
     counted = Counter(standing.by for standing in standings)
-    caught = [f"{counted[by]} by {who}" for by, who in FIRST.items() if counted[by]]
+    caught = [f"{counted[by]} by {who}" for by, who in BY.items() if counted[by]]
     said = [f"caught {', '.join(caught)}"] if caught else []
-    said += [f"{counted[by]} {what}" for by, what in ((EQUIVALENT, "equivalent"),) if counted[by]]
+    said += [f"{counted[by]} {what}" for by, what in OTHERS.items() if counted[by]]
     if counted[SURVIVES]:
         said.insert(0, f"{counted[SURVIVES]} SURVIVE{'S' * (counted[SURVIVES] == 1)}")
     return f"{count(len(standings), 'mutant')}: {'; '.join(said)}"
 
 
 def equivalents_of(standings: Iterable[Standing]) -> tuple[str, ...]:
-    """Which mistakes cannot matter, by the reason why."""
+    """Which mistakes cannot matter, by the reason why; of many, how many more."""
     by_reason: dict[str, list[str]] = {}
     for standing in standings:
         if standing.by == EQUIVALENT:
             by_reason.setdefault(standing.how, []).append(standing.mutant.name)
-    return tuple(f"equivalent, for {reason}: {'; '.join(names)}" for reason, names in by_reason.items())
+    return tuple(f"equivalent, for {reason}: {'; '.join(_some(names))}" for reason, names in by_reason.items())
+
+
+def _some(names: list[str]) -> list[str]:
+    return names if len(names) <= NAMED else [*names[: NAMED - 1], f"and {len(names) - NAMED + 1} more"]
 
 
 def check_mutants(sample: Sample) -> Result:
     """Make every small mistake, and see who notices it."""
     if not sample.cases:
         return not_run("no case could be drawn")
+    if sample.trouble:
+        return not_run(f"not every drawn case can be: {sample.trouble[0].said}")
     standings = sample.standings
     lost = [standing for standing in standings if standing.by == SURVIVES]
     if lost:
         lines = tuple(f"SURVIVES {standing.mutant.name}: {standing.how}" for standing in lost)
         return broken(summary_of(standings), *lines)
-    return holds(summary_of(standings), *equivalents_of(standings))
+    seldom = (f"{each.mutant.name}: {each.how}" for each in standings if each.by == SELDOM)
+    return holds(summary_of(standings), *equivalents_of(standings), *seldom)
 
 
 MUTANTS = Law("mutants", "A small mistake in the declaration is noticed, or means the same.", check_mutants)

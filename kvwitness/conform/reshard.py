@@ -18,7 +18,7 @@ from kvwitness.conform.shrink import smallest
 from kvwitness.covering import cover
 from kvwitness.words import count
 from oracle.model.case import SIDES, Case
-from oracle.truth.blocks import live_blocks
+from oracle.truth.holding import held_blocks
 from oracle.truth.stacks import held_layers
 from strategies.instances import LAYOUTS
 from strategies.kinds.protocol import Kind
@@ -106,7 +106,7 @@ def places_of(case: Case, side: str) -> Iterator[Place]:
         for request, asked in enumerate(case.requests):
             blocks = range(1)
             if group.is_paged and asked.tokens(group.length):
-                blocks = np.flatnonzero(live_blocks(case, side, request, number, reserve=0)).tolist()
+                blocks = np.flatnonzero(held_blocks(case, side, request, number)).tolist()
             for buffer in group.buffers:
                 held = {layer for stage in stages for layer in held_layers(case, side, stage, buffer)}
                 layers = ({-1} if held else set()) if buffer.request_scope else held
@@ -180,7 +180,7 @@ def check_reshards(sample: Sample) -> Result:
                 least = smallest(numbers, lambda lower, pair=(grid, layouts): bool(_trouble(sample, lower, *pair)))
                 found = _trouble(sample, least, grid, layouts) or said
                 return broken(found, f"numbers {least}", f"{grid}, {' to '.join(dict.fromkeys(layouts))}")
-    return holds(f"{count(tried, 'small model')} between {count(len(pairs), 'pair')} of topologies")
+    return holds(f"{count(tried, 'small model')}, {count(len(pairs), 'pair')} of topologies")
 
 
 def _trouble(sample: Sample, numbers: tuple[int, ...], grid: Grid, layouts: tuple[str, str]) -> str:

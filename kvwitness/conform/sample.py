@@ -8,7 +8,7 @@ from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING
 
-from kvwitness.conform.sources import Source, line_of
+from kvwitness.conform.sources import Source, last_line, line_of
 from kvwitness.search import save_failure
 from kvwitness.settings import Judged
 from kvwitness.trial import Judgement, Trial
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = 150
 """Cases that are drawn unless told otherwise."""
+MORE = 12
+"""How many times as many are drawn at most where something rare is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +98,21 @@ class Sample:
     def cases(self) -> list[Case]:
         return [drawn.case for drawn in self.drawn]
 
-    @cached_property
-    def models(self) -> tuple[Declaration, ...]:
-        """The small models of the kind that are declared in the drawn cases and in the scope, each once."""
-        found = [Declaration(case.model, case.native) for case in self.cases]
-        return tuple(dict.fromkeys(found))
+    def more_cases(self) -> Iterator[Case]:
+        """Further cases, for what the drawn ones do not show."""
+        random = self.random("more cases")
+        for _ in range(MORE * self.examples):
+            found = self.draw(random.randbytes(WIDTH))
+            if isinstance(found, Case):
+                yield found
 
     def told(self, error: BaseException) -> str:
         """``error`` in words: kind, role and rule of what cannot be; the line of the file where it comes from there."""
         where = line_of(error, self.source)
         if isinstance(error, InvalidCase):
             return f"{where}{of_kind(f'kind {self.kind.name}', error)}"
-        return f"{where}{type(error).__name__}: {error}"
+        place = "" if where else f" at {last_line(error)}"
+        return f"{where}{type(error).__name__}: {error}{place}"
 
     # ---- judged cases
 

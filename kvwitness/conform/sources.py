@@ -104,6 +104,12 @@ def line_of(error: BaseException, source: Source) -> str:
     return f"{source.file or file.name}{line}: " if line else ""
 
 
+def last_line(error: BaseException) -> str:
+    """``FILE:12``, where ``error`` was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
+
+
 def how_to_register(source: Source) -> tuple[str, ...]:
     """What to write so that the commands know the kind by its name."""
     stem = Path(source.file).stem

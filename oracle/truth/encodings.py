@@ -33,16 +33,24 @@ def _paged(case: Case) -> list[int]:
 
 
 def _leaves_a_block(case: Case, side: str, request: int, group: int) -> bool:
-    """Whether the window, with the reserve of the side, no longer reaches the first block, sinks apart."""
+    """Whether the window, with the reserve of the side, no longer reaches a block.
+
+    At the prompt's end that is block 0, even if it has sinks, for lists are trimmed to the window. V2 goes
+    on to its history, but for sinks, which stay.
+    """
     what = case.model.groups[group]
     if what.window is None or not len(first_tokens(case, side, request, group)):
         return False
     instance, asked = case.side(side), case.requests[request]
-    tokens = asked.tokens(what.length)
-    if instance.manager == "v2" and what.length == "prompt":
-        tokens = max(tokens, asked.state(side).reached)
-    seen = range(tokens - (what.window + instance.reserve_of(what.name) - 1), tokens + 1)
-    return instance.tokens_per_block - 1 < seen.start
+    tokens, last = asked.tokens(what.length), instance.tokens_per_block - 1
+    reach = what.window + instance.reserve_of(what.name) - 1
+    if last < tokens - reach:
+        return True
+    if instance.manager != "v2" or what.length != "prompt":
+        return False
+    history = max(tokens, asked.state(side).reached)
+    front = next(first for first in range(0, history + last + 1, last + 1) if first >= min(what.sinks, history))
+    return front + last < history - reach
 
 
 def _sinks_before_a_gap(case: Case, request: int) -> bool:

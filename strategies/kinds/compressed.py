@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from oracle.model.axes import Axis
 from oracle.model.buffers import Buffer, LayerGroup, Model, Part, Placement
@@ -36,11 +37,15 @@ class Rows:
         align: int = 0,
     ) -> Buffer:
         """The buffer of such rows, the same on every rank."""
-        tokens = Axis("T", tokens_per_row=tokens_per_row)
-        parts = tuple(
-            Part((tokens, Axis("B" if len(self.parts) > 1 else "D", size)), bits) for size, bits in self.parts
-        )
+        parts = _parts(self.parts, tokens_per_row)
         return Buffer(role, on, parts, placement=Placement(align=align), sub_rows=self.sub_rows, ids=ids)
+
+
+@lru_cache(maxsize=1024)
+def _parts(sizes: tuple[tuple[int, int], ...], tokens_per_row: int) -> tuple[Part, ...]:
+    tokens = Axis("T", tokens_per_row=tokens_per_row)
+    name = "B" if len(sizes) > 1 else "D"
+    return tuple(Part((tokens, Axis(name, size)), bits) for size, bits in sizes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,10 @@ def declare(
 
 
 def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
-    heads, cross_heads, dim, width, which, unlike = numbers
+    heads, cross_heads, dim, width, which = numbers
     same = draw_heads(heads, around, 64)
-    other = draw_heads(cross_heads, around, 64) if unlike > 4 else same
+    # Below half, cross attention has the heads of self attention, as it mostly does.
+    other = same if cross_heads < 32 else draw_heads(cross_heads, around, 64)
     return declare(around.layers, *LAYERS[which](around.layers), same, other, DIMS[dim], (16, 8)[width])
 
 
@@ -50,8 +51,8 @@ KIND = Kind(
     name="cross",
     description="cross attention: keys and values of an encoder's tokens, a second length, beside those of the prompt",
     order=6,
-    bounds=(64, 64, len(DIMS), 2, len(LAYERS), 8),
+    bounds=(64, 64, len(DIMS), 2, len(LAYERS)),
     decode=decode,
-    scope=((1, 0, 0, 1, 0, 0), (2, 1, 0, 1, 3, 5), (0, 0, 0, 1, 1, 0)),
+    scope=((1, 0, 0, 1, 0), (2, 41, 0, 1, 3), (0, 0, 0, 1, 1)),
     layers=(2, 6),
 )

@@ -44,12 +44,14 @@ def declare(
     window: int,
     sizes: Sizes,
     *,
+    indexed: Sequence[int] = (),
     replay: int = 0,
     lacks: bool = False,
     extra: int = 0,
 ) -> Declaration:
     """A layer for each of ``ratios``, 0 for a window cache alone; the others have or read the cache of an owner.
 
+    ``indexed`` layers read an owner's cache and have index keys of their own, as ``owners`` do; those above read them.
     ``replay``: tokens over which the generation side runs the decoder again, 0 where it receives all windows;
     ``lacks``: the context side then holds no window of the decoder. The last ``extra`` layers draft.
     """
@@ -65,19 +67,20 @@ def declare(
         rebuilt = (Move(MoveState.REBUILT, decoder), Move())
         known[:] = [replace(buffer, moves=rebuilt) if not on.isdisjoint(decoder) else buffer]
     kept[None] = []
-    read = {layer: max(owner for owner in owners if owner <= layer) for layer in every if ratios[layer]}
     for ratio in sorted({ratios[owner] for owner in owners}):
-        on = layers(owner for owner in owners if ratios[owner] == ratio)
-        others = layers(layer for layer, owner in read.items() if owner in on and layer != owner)
-        for role, rows in (
-            ("csa2_global", Rows(((sizes.main, 8),))),
-            ("csa2_index", Rows(tuple((size, 8) for size in sizes.index), sizes.sub_rows)),
+        for role, rows, holders in (
+            ("csa2_global", Rows(((sizes.main, 8),)), owners),
+            ("csa2_index", Rows(tuple((size, 8) for size in sizes.index), sizes.sub_rows), (*owners, *indexed)),
         ):
+            read = {layer: max(own for own in holders if own <= layer) for layer in every if ratios[layer]}
+            on = layers(own for own in holders if ratios[own] == ratio)
+            others = layers(layer for layer, own in read.items() if own in on and layer != own)
             buffer = rows.buffer(role, on, tokens_per_row=ratio, ids=GLOBAL)
             kept[None].append(replace(buffer, alias=others) if others else buffer)
         if ratio > 1:
             state = Rows(((sizes.state, 32),))
             roles = ("csa2_compressor_kv", "csa2_compressor_score")
+            on = layers(owner for owner in owners if ratios[owner] == ratio)
             kept.setdefault(ratio, []).extend(state.buffer(role, on, ids=STATE) for role in roles)
     names = {window: "window", None: "full"}
     groups = [paged(names.get(reach, f"kept_{reach}"), buffers, reach) for reach, buffers in kept.items()]
@@ -85,8 +88,8 @@ def declare(
     return Declaration(Model(len(ratios), tuple(groups)), NATIVE, extra, (without, ()))
 
 
-MAPS = ("1rrr", "2rrr", "021r", "2r1r", "22rr", "0121", "02r1", "1rr0")
-"""Layers that own a cache of ratio 1 or 2, read one (r), or have a window alone (0)."""
+MAPS = ("1rrr", "2rrr", "021r", "2r1r", "22rr", "0121", "02r1", "1rr0", "1ir0", "21ir")
+"""Layers that own a cache of ratio 1 or 2, read it (r), have index keys of their own besides (i), or windows alone."""
 SIZES = (Sizes(2, 3, (1, 1), 2, 1), Sizes(3, 2, (1, 1), 2, 1), Sizes(3, 4, (2, 1), 4, 2), Sizes(5, 3, (2, 1), 2, 1))
 """Of the second and the last, global and index rows take equal room."""
 
@@ -97,17 +100,18 @@ def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
     owners = [layer for layer, letter in enumerate(letters) if letter in "12"]
     ratios: list[int] = []
     for layer, letter in enumerate(letters):
-        ratios.append(int(letter) if letter != "r" else ratios[max(owner for owner in owners if owner < layer)])
+        ratios.append(int(letter) if letter not in "ri" else ratios[max(owner for owner in owners if owner < layer)])
     if not owners:
         owners, ratios[-1] = [around.layers - 1], 1
     reach = draw_window(window, around)
     # Nothing is replayed, or windows of the decoder are kept as long as others, or longer in a group of their own.
     again = (0, 0, reach, reach + 1, reach, reach + (around.tokens_per_block or 4))[replay]
-    return declare(ratios, owners, reach, SIZES[size], replay=again, lacks=replay in (2, 3))
+    indexed = [layer for layer, letter in enumerate(letters) if letter == "i"]
+    return declare(ratios, owners, reach, SIZES[size], indexed=indexed, replay=again, lacks=replay in (2, 3))
 
 
 FLASH = (0, 0, *(2,) * 18, *(1,) * 20, 0, 0, 0)
-OWNERS = (2, 8, 14, 20)
+OWNERS, INDEXED = (2, 8, 14, 20), (24, 28, 32, 36)
 WINDOW, DRAFTS = 128, 3
 
 
@@ -116,8 +120,11 @@ def _published(name: str, title: str, replay: int, more: str) -> PublishedModel:
         name,
         title,
         len(FLASH) - DRAFTS,
-        lambda bits: declare(FLASH, OWNERS, WINDOW, RECORDS, replay=replay, lacks=replay > 0, extra=DRAFTS),
-        f"40 layers, ratios 0, 0, 2 x 18, 1 x 20, owners 2, 8, 14, 20, window 128, three draft layers{more}",
+        lambda bits: declare(
+            FLASH, OWNERS, WINDOW, RECORDS, indexed=INDEXED, replay=replay, lacks=replay > 0, extra=DRAFTS
+        ),
+        "40 layers, ratios 0, 0, 2 x 18, 1 x 20, owners 2, 8, 14, 20, index keys also on 24, 28, 32, 36, window 128, "
+        f"three draft layers{more}",
         "config",
         element_bits=(8,),
         tokens_per_block=(128, 256),

@@ -13,13 +13,13 @@ from oracle.model.case import Native
 from oracle.model.instance import Without
 from oracle.model.layers import LayerSet
 from strategies.kinds.fitting import draw_heads, draw_window
-from strategies.kinds.pieces import key_value, layers, paged, rows
+from strategies.kinds.pieces import key_value, layers, moving, paged, rows
 from strategies.kinds.protocol import Declaration, Kind, Surroundings
 
 # A draft model's latents are replicated; what stands in the target's manager is declared as the target is.
 NATIVE = Native((("all", "indexed"), ("draft", "replicated")))
 DOMAIN = "draft"
-EITHER = (Move(MoveState.OPTIONAL, side="either"),)
+EITHER = Move(MoveState.OPTIONAL, side="either")
 DIMS = ((1, 1), (2, 2), (1, 2), (2, 1), (3, 2), (2, 4), (1, 1), (2, 3))
 """Elements of (target, draft)."""
 ARRANGEMENTS = ("inside", "appended", "apart", "apart", "inside", "appended", "apart", "inside")
@@ -65,12 +65,14 @@ def declare(
         groups.append(paged("local", target.buffers(layers(near)), window))
     if apart:
         groups += [paged("full", target.buffers(layers(full)))] if full else []
-        groups.append(paged("draft", map(_optional, draft.buffers(after, "draft")), domain=DOMAIN))
+        groups.append(
+            paged("draft", [moving(buffer, EITHER) for buffer in draft.buffers(after, "draft")], domain=DOMAIN)
+        )
     elif target == draft:
         groups.append(paged("full", target.buffers(layers((*full, *after)))))
     else:
-        own = target.buffers(layers(full)) if full else ()
-        groups.append(paged("full", (*own, *draft.buffers(after))))
+        before = target.buffers(layers(full)) if full else ()
+        groups.append(paged("full", (*before, *draft.buffers(after))))
     without: dict[str, tuple[Without, ...]] = {}
     if lacking:
         roles = tuple(dict.fromkeys(buffer.role for buffer in groups[-1].buffers))
@@ -82,10 +84,6 @@ def declare(
         extra,
         (without.get("context", ()), without.get("generation", ())),
     )
-
-
-def _optional(buffer: Buffer) -> Buffer:
-    return Buffer(buffer.role, buffer.layers, buffer.parts, EITHER)
 
 
 def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:

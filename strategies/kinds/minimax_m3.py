@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from oracle.model.buffers import Buffer, Model, Move, MoveState, Placement
 from oracle.model.case import Native
+from oracle.model.instance import Without
 from strategies.kinds.fitting import draw_heads
 from strategies.kinds.pieces import block_scales, key_value, layers, paged, rows
 from strategies.kinds.protocol import Declaration, Kind, PublishedModel, Surroundings
@@ -35,12 +36,13 @@ def declare(
     index_value: bool = False,
     draft: int = 0,
     draft_heads: int = 1,
+    lacking: str = "",
 ) -> Declaration:
     """``heads`` K/V heads of ``dim`` elements on ``total`` layers, an index key of ``index_dim`` on ``sparse`` ones.
 
     K/V of 4 bits come with a scale of a byte for every ``scaled`` elements. ``index_value``: the optional value of the
     indexer, which stands outside the pools of the manager and never moves. ``draft``: Eagle-3 layers after the
-    others, with ``draft_heads`` heads each and no index key.
+    others, with ``draft_heads`` heads each and no index key; ``lacking``: the side that has none of them.
     """
     attention, indexed = layers(range(total)), layers(sparse)
     appended = layers(range(total, total + draft))
@@ -52,7 +54,10 @@ def declare(
     if index_value:
         value = rows("index_value", indexed, index_dim, index_bits)
         buffers.append(replace(value, moves=(Move(MoveState.NEVER),), placement=Placement(own=True)))
-    return Declaration(Model(total + draft, (paged("full", buffers),), draft=appended), NATIVE, draft)
+    roles = tuple(dict.fromkeys(buffer.role for buffer in buffers if appended.ids and appended.ids[0] in buffer.layers))
+    gone = {lacking: (Without(roles, appended),)} if lacking else {}
+    model = Model(total + draft, (paged("full", buffers),), draft=appended)
+    return Declaration(model, NATIVE, draft, (gone.get("context", ()), gone.get("generation", ())))
 
 
 def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
@@ -61,7 +66,7 @@ def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
     if bits == 4:
         dim *= 4
     index_dim, index_bits = _index(index, count, dim, bits, around)
-    draft_heads = draw_heads((more - 8) * 3, around, 32) if more >= 8 else 1
+    draft_heads = draw_heads((more - 8) * 4, around, 32) if more >= 8 else 1
     return declare(
         around.layers,
         count,
@@ -74,6 +79,7 @@ def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
         index_value=more in (6, 7, 15),
         draft=int(more >= 8),
         draft_heads=draft_heads,
+        lacking={11: "context", 13: "generation"}.get(more, ""),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from oracle.model.buffers import Model
 from oracle.model.case import Native
 from strategies.kinds.fitting import draw_heads
-from strategies.kinds.pieces import by_heads, layers, paged
+from strategies.kinds.pieces import block_scales, by_heads, layers, paged
 from strategies.kinds.protocol import Declaration, Kind, Surroundings
 
 BLOCK = 16
@@ -23,9 +23,8 @@ VALUE_DIMS = (*[0] * 28, 16, 32, 48, 128)
 def declare(count: int, heads: int, dim: int, value_dim: int = 0) -> Declaration:
     """``heads`` K/V heads of ``dim`` codes, a multiple of 16, on ``count`` layers; ``value_dim``: the value's."""
     on = layers(range(count))
-    widths = (("key", dim), ("value", value_dim or dim))
-    data = [by_heads(role, on, heads, width, 4) for role, width in widths]
-    scales = [by_heads(f"{role}_block_scale", on, heads, width // BLOCK, 8) for role, width in widths]
+    data = [by_heads(role, on, heads, width, 4) for role, width in (("key", dim), ("value", value_dim or dim))]
+    scales = block_scales(on, heads, dim // BLOCK, value_dim // BLOCK)
     return Declaration(Model(count, (paged("kv", (*data, *scales)),)), NATIVE)
 
 

@@ -1,4 +1,7 @@
-"""Buffers that several kinds declare: keys and values split by heads, latents, and rows that all ranks hold alike."""
+"""Buffers that several kinds declare: keys and values split by heads, latents, and rows that all ranks hold alike.
+
+What is asked for again is the same object: many drawn models have it, and so it is checked, hashed and measured once.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from oracle.model.axes import Axis, Split
-from oracle.model.buffers import Buffer, GroupKind, LayerGroup, Part, Placement
+from oracle.model.buffers import Buffer, GroupKind, LayerGroup, Move, Part, Placement
 from oracle.model.layers import LayerSet
 
 TOKENS = Axis("T", tokens_per_row=1)
@@ -36,6 +39,12 @@ def by_heads(role: str, on: LayerSet, heads: int, dim: int, bits: int, split: Sp
 @lru_cache(maxsize=KEPT)
 def _by_heads(heads: int, dim: int, bits: int, split: Split) -> tuple[Part]:
     return (Part((Axis("H", heads, split), TOKENS, Axis("D", dim)), bits),)
+
+
+@lru_cache(maxsize=KEPT)
+def moving(buffer: Buffer, *moves: Move) -> Buffer:
+    """``buffer`` with other moves."""
+    return replace(buffer, moves=moves)
 
 
 def in_region(name: str, buffers: Iterable[Buffer], pad: int = 0) -> tuple[Buffer, ...]:
@@ -99,7 +108,14 @@ def paged(
     length: str = "prompt",
 ) -> LayerGroup:
     """A layer group of one slot a block."""
-    return LayerGroup(name, GroupKind.PAGED, tuple(buffers), window, sinks, domain, length)
+    return _paged(name, tuple(buffers), window, sinks, domain, length)
+
+
+@lru_cache(maxsize=16384)
+def _paged(
+    name: str, buffers: tuple[Buffer, ...], window: int | None, sinks: int, domain: str, length: str
+) -> LayerGroup:
+    return LayerGroup(name, GroupKind.PAGED, buffers, window, sinks, domain, length)
 
 
 def state(name: str, buffers: Iterable[Buffer]) -> LayerGroup:

@@ -1,11 +1,11 @@
-"""A due block that the sender no longer holds: a hole in a positional table is legal, so nobody refuses."""
+"""A due block that the sender no longer holds: a list may lack blocks, so nobody refuses."""
 
 from __future__ import annotations
 
 from datetime import date
 
 from differential.compare import FIRST, RefusalDifference
-from differential.ledger.entry import POSITIONAL, Entry, Refuses
+from differential.ledger.entry import NATIVE, Entry, Refuses
 from differential.managers.tables import gather_facts
 from differential.runner import Kind, Violation
 from oracle.model.case import Case
@@ -45,10 +45,10 @@ def explains(case: Case, violation: Violation) -> bool:
 
 ENTRY = Entry(
     name="lost-block-is-not-noticed",
-    summary="the sender's table has a hole where a block is due: it goes on with the hole instead of refusing",
+    summary="the sender's list lacks a block that is due: it goes on without the block instead of refusing",
     reference="spec: blocks, decisions (a lost due block has one right answer); spec: legacy sender, 6.2",
     component="legacy block alignment",
-    second=(POSITIONAL,),
+    second=NATIVE,
     form=Refuses(FIRST, ("block_lost",), covers, explains),
     look_again=date(2027, 6, 1),
 )

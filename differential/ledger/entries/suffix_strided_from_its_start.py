@@ -6,46 +6,35 @@ from datetime import date
 
 from differential.compare import BOTH, FIRST, ByteDifference
 from differential.ledger.entry import SUFFIX, Bytes, Entry
+from differential.ledger.legacy.lists import is_misplaced, is_of_another_block, listed_blocks
 from differential.ledger.legacy.sides import is_helix
-from differential.runner import Kind, Violation
+from differential.runner import Violation
 from oracle.model.case import Case
 
 
-def starts_out_of_phase(case: Case, request: int | None, group: int | None) -> bool:
-    """Whether the window has left so many blocks, sinks not counted, that those after them are out of step."""
-    if request is None or group is None or not is_helix(case):
+def starts_out_of_phase(case: Case, request: int | None, group: int | None, destination: int | None) -> bool:
+    """Whether the sender's list begins, sinks not counted, with a block that makes those after it another rank's."""
+    if request is None or group is None or destination is None or not is_helix(case):
         return False
-    window = case.model.groups[group].window
-    if window is None:
+    if case.model.groups[group].window is None:
         return False
-    tokens = case.requests[request].tokens(case.model.groups[group].length)
-    block = case.context.tokens_per_block
-    left = max(0, tokens + 1 - window) // block
-    sinks = -(-case.model.groups[group].sinks // block)
-    return max(0, left - sinks) % case.generation.topology.cp != 0
+    size, own = case.generation.topology.cp, case.generation.topology.rank(destination).cp
+    return any(
+        listed[own::size] != [ordinal for ordinal in listed if ordinal % size == own]
+        for listed in listed_blocks(case, request, group)
+    )
 
 
 def covers(case: Case, difference: ByteDifference) -> bool:
-    if difference.right not in (FIRST, BOTH) or len(difference.first_senders) != 1 or difference.group is None:
+    if difference.right not in (FIRST, BOTH) or not is_misplaced(case, difference):
         return False
-    if difference.second_senders not in ((), difference.first_senders):
-        return False
-    buffers = case.model.groups[difference.group].buffers
-    held = any(each.role == difference.role and difference.layer in each.layers for each in buffers)
-    return held and starts_out_of_phase(case, difference.request, difference.group)
+    return starts_out_of_phase(case, difference.request, difference.group, difference.destination)
 
 
 def explains(case: Case, violation: Violation) -> bool:
-    if not starts_out_of_phase(case, violation.request, violation.group):
+    if not starts_out_of_phase(case, violation.request, violation.group, violation.destination):
         return False
-    if violation.kind is Kind.WRONG_ELEMENT and violation.due is not None and violation.found is not None:
-        due, found = violation.due, violation.found
-        return (due.group, due.layer, due.role) == (
-            found.group,
-            found.layer,
-            found.role,
-        ) and due.ordinal != found.ordinal
-    return violation.kind is Kind.MISSING
+    return is_of_another_block(case, violation)
 
 
 ENTRY = Entry(

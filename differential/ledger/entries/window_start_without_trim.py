@@ -6,6 +6,7 @@ from datetime import date
 
 from differential.compare import FIRST, ByteDifference
 from differential.ledger.entry import SUFFIX, WITHOUT_HELIX, Bytes, Entry
+from differential.ledger.legacy.lists import is_misplaced, is_of_another_block
 from differential.managers.tables import gather_facts
 from differential.runner import Kind, Violation
 from oracle.model.case import Case
@@ -36,25 +37,17 @@ def is_shifted(case: Case, request: int | None, group: int | None, destination: 
 
 
 def covers(case: Case, difference: ByteDifference) -> bool:
-    if difference.right != FIRST or len(difference.first_senders) != 1:
+    if difference.right != FIRST or not is_misplaced(case, difference):
         return False
-    if difference.first_senders != difference.second_senders or difference.ordinal is None or difference.layer is None:
-        return False
-    return is_shifted(case, difference.request, difference.group, difference.destination) and holds(case, difference)
-
-
-def holds(case: Case, difference: ByteDifference) -> bool:
-    """Whether the group has such a buffer on the layer."""
-    assert difference.group is not None and difference.layer is not None
-    buffers = case.model.groups[difference.group].buffers
-    return any(each.role == difference.role and difference.layer in each.layers for each in buffers)
+    return is_shifted(case, difference.request, difference.group, difference.destination)
 
 
 def explains(case: Case, violation: Violation) -> bool:
-    if violation.kind is not Kind.WRONG_ELEMENT or violation.due is None or violation.found is None:
+    if not is_shifted(case, violation.request, violation.group, violation.destination):
         return False
-    earlier = violation.found.ordinal < violation.due.ordinal and violation.found.role == violation.due.role
-    return earlier and is_shifted(case, violation.request, violation.group, violation.destination)
+    if violation.due is not None and violation.found is not None and violation.found.ordinal >= violation.due.ordinal:
+        return False
+    return violation.kind is not Kind.MISSING and is_of_another_block(case, violation)
 
 
 ENTRY = Entry(
