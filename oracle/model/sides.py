@@ -80,8 +80,9 @@ def lay_out(case: Case, side: str) -> Side:
         for rank, own in zip(members, found, strict=True):
             tables[rank.number] = table
             slots[rank.number] = own
-            if with_spare:
-                spare[rank.number] = _spare_slots(case, side, rank, where)
+        if with_spare:
+            for rank, beyond in zip(members, _spare_slots(case, side, members, where), strict=True):
+                spare[rank.number] = beyond
     return Side(tuple(tables), tuple(slots), tuple(spare))
 
 
@@ -190,16 +191,25 @@ def _slots(
 
 
 def _spare_slots(
-    case: Case, side: str, rank: Rank, where: dict[int, tuple[int, int]]
-) -> dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]:
-    """Slots of the spare blocks of one rank, by group and request."""
+    case: Case, side: str, ranks: list[Rank], where: dict[int, tuple[int, int]]
+) -> list[dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]]:
+    """Slots of the spare blocks, by group and request, of ranks that share a page table."""
     rule = case.slots
-    return {
-        group: tuple(
+    shift = rule.add + 11 * np.array([rank.number for rank in ranks], dtype=np.int64)[:, None]
+    found: list[dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]] = [{} for _ in ranks]
+    for group, (first, count) in where.items():
+        by_request = [
             [
-                tuple([(rule.mul * (own + first + 1) + rule.add + 11 * rank.number) % count for own in spare[:2]])
-                for spare in number_spare(case, side, group)[1]
+                (rule.mul * (own + (first + 1)) + shift) % count if len(own) else None
+                for own in (each.beyond, each.tails)
             ]
-        )
-        for group, (first, count) in where.items()
-    }
+            for each in number_spare(case, side, group)[1]
+        ]
+        for index, own in enumerate(found):
+            own[group] = tuple(
+                [
+                    tuple([none if rows is None else rows[index] for rows, none in zip(pair, _NO_SLOTS, strict=True)])
+                    for pair in by_request
+                ]
+            )
+    return found

@@ -33,20 +33,23 @@ def judge(
     padding: Padding = "optional",
     election: Election = "paired",
     encoding: Encoding = "tables",
+    checked: bool = False,
 ) -> Verdict:
     """Judge a plan of ``case``.
 
     ``padding``: whether rows past the prompt may or must arrive. ``election``: ``paired`` also
     judges who sends each byte and which pairs the plan names; ``own`` leaves both to the
     comparison, and has to bring what is native only. ``encoding``: how block lists reached the
-    subject; those other than ``tables`` carry beam tails, and cannot say every state. A right refusal
-    passes; see ``oracle.truth.verdict`` for the kinds of violation.
+    subject; those other than ``tables`` carry beam tails, and cannot say every state. ``checked``: the
+    plan has passed ``oracle.model.writes.check_plan``. A right refusal passes; see
+    ``oracle.truth.verdict`` for the kinds of violation.
     """
     check_options(padding, election, encoding)
     truth = truth_of(case, padding, with_tails=encoding != "tables")
     if isinstance(writes, Refusal):
         writes = Writes(refusals=(writes,))
-    check_plan(writes, len(case.requests), len(case.model.groups))
+    if not checked:
+        check_plan(writes, len(case.requests), len(case.model.groups))
     false, refused = settle_refusals(truth, writes, encoding)
     return with_refusals(_judge_bytes(truth, writes, election, refused), false, writes)
 
