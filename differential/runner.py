@@ -121,7 +121,14 @@ def run_case(
         if holds and result.verdicts[twin]:
             result.verdicts[name] = replace(result.verdicts[twin], runs=plan.run_count)
         else:
-            result.verdicts[name] = judge_any(case, plan, padding=padding, election=subject.election, encoding=encoding)
+            result.verdicts[name] = judge_any(
+                case,
+                plan,
+                padding=padding,
+                election=subject.election,
+                encoding=encoding,
+                checked=isinstance(plan, Writes),
+            )
         result.plans[name], elections[name], encodings[name] = plan, subject.election, encoding
         if engine is not None:
             began = time.process_time()

@@ -113,7 +113,13 @@ def _decode(read: Numbers, kind: Kind, grid: Grid | None) -> Case:
 
 @lru_cache(maxsize=16384)
 def _declare(kind: Kind, numbers: tuple[int, ...], around: Surroundings) -> Declaration:
-    return kind.declare(numbers, around)
+    return _only_one(kind.declare(numbers, around))
+
+
+@lru_cache(maxsize=16384)
+def _only_one(declaration: Declaration) -> Declaration:
+    """The first declaration that is equal: others are then told from it, and their models, without a look inside."""
+    return declaration
 
 
 @lru_cache(maxsize=256)

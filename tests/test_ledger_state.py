@@ -115,6 +115,14 @@ def test_another_sender_of_whole_state_than_the_grid_partner_is_not_known() -> N
         assert not entry.covers(case, replace(difference, **change)), change
 
 
+def test_a_context_parallel_sender_has_grid_partners_too() -> None:
+    case = state_case("tp1 cp2", "tp2", CONV.format(0, b="3.all"), prompts=1)
+    found = compared(case)
+    assert [(each.destination, each.first_senders, each.second_senders) for each in found.bytes] == [(1, (0,), (1,))]
+    assert set(settled(case).accepted) == {"whole-state-from-the-grid-partner"}
+    assert not compared(state_case("tp2", "tp2", CONV.format(0, b="3.all"), prompts=1)).bytes
+
+
 # ---- layers taken by their place (spec: legacy sender, 7.7)
 
 ORDERS = [

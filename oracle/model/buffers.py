@@ -101,6 +101,10 @@ class Placement(Hashed):
             raise InvalidCase("place", f"pad({self.pad}) align({self.align})", "expected one of the two")
 
 
+PLAIN = Placement()
+"""Where nothing is said of the place."""
+
+
 @record
 class Buffer(Hashed):
     """Bytes of one (layer, role), or of one role of the whole request, for one block or one request.
@@ -116,7 +120,7 @@ class Buffer(Hashed):
     layers: LayerSet
     parts: tuple[Part, ...]
     moves: tuple[Move, ...] = (Move(),)
-    placement: Placement = Placement()
+    placement: Placement = PLAIN
     sub_rows: int = 0
     expansion: int = 1
     request_scope: bool = False

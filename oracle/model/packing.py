@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from oracle.model.buffers import Buffer, LayerGroup, Model, Placement
+from oracle.model.buffers import PLAIN, Buffer, LayerGroup, Model
 from oracle.model.counts import buffer_bytes
 from oracle.model.errors import InvalidCase
 from oracle.model.instance import Instance
@@ -21,7 +21,6 @@ Member = tuple[int, str, int, int]
 """(layer, role, offset inside the region, bytes)"""
 Region = tuple[int, tuple[Member, ...]]
 """(bytes with padding, members)"""
-PLAIN = Placement()
 
 
 class PackedPool:

@@ -65,22 +65,24 @@ def lay_out(case: Case, side: str) -> Side:
     slots: list[dict[int, tuple[np.ndarray, ...]]] = [{}] * len(ranks)
     if lists:
         check_lists(case, side, lists)
-    with_spare = not lists and any(_spare_blocks(case, side, group) for group in range(len(case.model.groups)))
+    extra = _spare_blocks(case, side)
+    with_spare = not lists and any(extra)
     spare: list[dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]] = [{}] * len(ranks) if with_spare else []
     for members in alike.values():
         given = explicit.get(members[0].number)
         if given is not None:
             table, where = given, check_table(case, side, members[0], given)
         else:
-            table, where = _derive(case, side, members[0])
-        found = _slots(case, side, members, where, lists)
+            table, where = _derive(case, side, members[0], extra)
+        found = _slots(case, side, members, where, lists, extra)
         if lists:
             check_slots_differ(case, side, members, table, found)
         for rank, own in zip(members, found, strict=True):
             tables[rank.number] = table
             slots[rank.number] = own
-            if with_spare:
-                spare[rank.number] = _spare_slots(case, side, rank, where)
+        if with_spare:
+            for rank, beyond in zip(members, _spare_slots(case, side, members, where), strict=True):
+                spare[rank.number] = beyond
     return Side(tuple(tables), tuple(slots), tuple(spare))
 
 
@@ -97,14 +99,16 @@ def _shares_differ(model: Model) -> bool:
     )
 
 
-def _spare_blocks(case: Case, side: str, group: int) -> int:
+def _spare_blocks(case: Case, side: str) -> list[int]:
+    """How many spare blocks each group has."""
+    groups = range(len(case.model.groups))
     if all(request.is_plain for request in case.requests):
-        return 0
-    return number_spare(case, side, group)[0]
+        return [0 for _ in groups]
+    return [number_spare(case, side, group)[0] for group in groups]
 
 
-def _derive(case: Case, side: str, rank: Rank) -> tuple[PageTable, dict[int, tuple[int, int]]]:
-    """(table, group -> (first running number, slots of the pool))."""
+def _derive(case: Case, side: str, rank: Rank, extra: list[int]) -> tuple[PageTable, dict[int, tuple[int, int]]]:
+    """(table, group -> (first running number, slots of the pool)); ``extra``: spare blocks by group."""
     instance = case.side(side)
     counts = dict(case.slots.counts)
     packed: list[tuple[int, tuple[PackedPool, ...]]] = []
@@ -125,7 +129,7 @@ def _derive(case: Case, side: str, rank: Rank) -> tuple[PageTable, dict[int, tup
         for position in members:
             index, _ = packed[position]
             where[index] = (used, 0)
-            used += number_blocks(case, side, index)[0] + _spare_blocks(case, side, index)
+            used += number_blocks(case, side, index)[0] + extra[index]
         given = []
         if counts:
             names = [case.model.groups[packed[position][0]].name for position in members]
@@ -155,6 +159,7 @@ def _slots(
     ranks: list[Rank],
     where: dict[int, tuple[int, int]],
     lists: dict[tuple[int, str, int], SlotList],
+    extra: list[int],
 ) -> list[dict[int, tuple[np.ndarray, ...]]]:
     """Slots by group and request of ranks that share a page table."""
     rule = case.slots
@@ -163,7 +168,7 @@ def _slots(
     for group, (first, count) in where.items():
         name = case.model.groups[group].name
         used, numbers = number_blocks(case, side, group)
-        used += _spare_blocks(case, side, group)
+        used += extra[group]
         if lists:
             for rank, own in zip(ranks, found, strict=True):
                 own[group] = tuple(
@@ -186,16 +191,25 @@ def _slots(
 
 
 def _spare_slots(
-    case: Case, side: str, rank: Rank, where: dict[int, tuple[int, int]]
-) -> dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]:
-    """Slots of the spare blocks of one rank, by group and request."""
+    case: Case, side: str, ranks: list[Rank], where: dict[int, tuple[int, int]]
+) -> list[dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]]:
+    """Slots of the spare blocks, by group and request, of ranks that share a page table."""
     rule = case.slots
-    return {
-        group: tuple(
+    shift = rule.add + 11 * np.array([rank.number for rank in ranks], dtype=np.int64)[:, None]
+    found: list[dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]] = [{} for _ in ranks]
+    for group, (first, count) in where.items():
+        by_request = [
             [
-                tuple([(rule.mul * (own + first + 1) + rule.add + 11 * rank.number) % count for own in spare[:2]])
-                for spare in number_spare(case, side, group)[1]
+                (rule.mul * (own + (first + 1)) + shift) % count if len(own) else None
+                for own in (each.beyond, each.tails)
             ]
-        )
-        for group, (first, count) in where.items()
-    }
+            for each in number_spare(case, side, group)[1]
+        ]
+        for index, own in enumerate(found):
+            own[group] = tuple(
+                [
+                    tuple([none if rows is None else rows[index] for rows, none in zip(pair, _NO_SLOTS, strict=True)])
+                    for pair in by_request
+                ]
+            )
+    return found

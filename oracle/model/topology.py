@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import product
 
 from oracle.model.errors import InvalidCase, require_whole
@@ -22,8 +21,14 @@ class Rank(Hashed):
     cp: int
 
 
+class Ranked(Hashed):
+    """Room for the ranks of a topology, listed once."""
+
+    __slots__ = ("_ranks",)
+
+
 @record
-class Topology(Hashed):
+class Topology(Ranked):
     """How an instance is split: tensor parallelism, layers per pipeline stage, Helix context parallelism, attention DP.
 
     ``stages`` are layer counts, in order, zeros allowed: stage p holds the next ``stages[p]`` layers.
@@ -64,11 +69,17 @@ class Topology(Hashed):
     def rank(self, number: int) -> Rank:
         if not 0 <= number < self.size:
             raise InvalidCase("rank", number, f"this instance has ranks 0..{self.size - 1}")
-        return _ranks(self)[number]
+        return self.ranks()[number]
 
     def ranks(self) -> tuple[Rank, ...]:
         """All ranks in order of their number."""
-        return _ranks(self)
+        try:
+            return self._ranks
+        except AttributeError:
+            grid = product(range(self.pp), range(self.tp), range(self.cp))
+            ranks = tuple([Rank(number, *place) for number, place in enumerate(grid)])
+            object.__setattr__(self, "_ranks", ranks)
+            return ranks
 
     def number(self, pp: int, tp: int, cp: int) -> int:
         return (pp * self.tp + tp) * self.cp + cp
@@ -77,9 +88,3 @@ class Topology(Hashed):
         """Global layer ids of stage ``pp``."""
         first = sum(self.stages[:pp])
         return range(first, first + self.stages[pp])
-
-
-@lru_cache(maxsize=1024)
-def _ranks(topology: Topology) -> tuple[Rank, ...]:
-    grid = product(range(topology.pp), range(topology.tp), range(topology.cp))
-    return tuple([Rank(number, *place) for number, place in enumerate(grid)])

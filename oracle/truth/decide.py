@@ -26,6 +26,7 @@ def judge_any(
     padding: Padding = "optional",
     election: Election = "paired",
     encoding: Encoding = "tables",
+    checked: bool = False,
     method: Method = "auto",
 ) -> Verdict:
     """Judge a plan of ``case`` by enumeration (``elements``), in closed form (``intervals``) or by whichever suits.
@@ -37,7 +38,7 @@ def judge_any(
     if method == "auto":
         method = method_for(case)
     chosen = judge if method == "elements" else judge_intervals
-    return chosen(case, writes, padding=padding, election=election, encoding=encoding)
+    return chosen(case, writes, padding=padding, election=election, encoding=encoding, checked=checked)
 
 
 def method_for(case: Case) -> Method:

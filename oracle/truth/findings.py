@@ -11,7 +11,7 @@ import numpy as np
 from oracle.model.writes import Segment, Writes
 from oracle.truth.elements import Frame, Truth
 from oracle.truth.reserved import FOREIGN, INCOMPATIBLE, PADDING
-from oracle.truth.runs import Carried, segment_ranks
+from oracle.truth.runs import Carried, senders_of
 from oracle.truth.stacks import FlatSide
 from oracle.truth.verdict import Element, Kind, Place, Violation
 
@@ -38,7 +38,7 @@ def find_violations(
     counts: dict[Kind, int] = {}
     find_unpaired(truth, writes, violations, counts)
     find_outside(truth, writes, carried.outside, carried.nowhere, violations, counts)
-    sources, _, _ = segment_ranks(writes.segments)
+    sources = senders_of(writes.segments)
     found = truth.source[carried.source]
     wanted = due[carried.destination]
     describe = Describer(truth, writes, carried, due, elected)

@@ -15,7 +15,7 @@ from oracle.truth.blocks import is_required
 from oracle.truth.elements import Frame, Truth, truth_of
 from oracle.truth.encodings import may_refuse
 from oracle.truth.findings import find_violations, unserved_violation
-from oracle.truth.runs import Carried, Runs, place_runs, segment_ranks
+from oracle.truth.runs import Carried, Runs, place_runs, senders_of
 from oracle.truth.servable import right_refusals
 from oracle.truth.verdict import Kind, Outcome, Verdict, Violation
 
@@ -33,21 +33,24 @@ def judge(
     padding: Padding = "optional",
     election: Election = "paired",
     encoding: Encoding = "tables",
+    checked: bool = False,
 ) -> Verdict:
     """Judge a plan of ``case``.
 
     ``padding``: whether rows past the prompt may or must arrive. ``election``: ``paired`` also
     judges who sends each byte and which pairs the plan names; ``own`` leaves both to the
     comparison, and has to bring what is native only. ``encoding``: how block lists reached the
-    subject; those other than ``tables`` carry beam tails, and cannot say every state. A right refusal
-    passes, and so does a plan that serves in chunks to or from context-parallel ranks, where refusing is
-    the rule, if its every byte is right; see ``oracle.truth.verdict`` for the kinds of violation.
+    subject; those other than ``tables`` carry beam tails, and cannot say every state. ``checked``: the
+    plan has passed ``oracle.model.writes.check_plan``. A right refusal passes, and so does a plan that
+    serves in chunks to or from context-parallel ranks, where refusing is the rule, if its every byte is
+    right; see ``oracle.truth.verdict`` for the kinds of violation.
     """
     check_options(padding, election, encoding)
     truth = truth_of(case, padding, with_tails=encoding != "tables")
     if isinstance(writes, Refusal):
         writes = Writes(refusals=(writes,))
-    check_plan(writes, len(case.requests), len(case.model.groups))
+    if not checked:
+        check_plan(writes, len(case.requests), len(case.model.groups))
     false, refused = settle_refusals(truth, writes, encoding)
     return with_refusals(_judge_bytes(truth, writes, election, refused), false, writes)
 
@@ -120,7 +123,8 @@ def _judge_bytes(truth: Truth, writes: Writes, election: Election, without: froz
     due, elected = truth.due, truth.elected
     required = is_required(truth.klass, paired=election == "paired")
     if without:
-        gone = np.isin(truth.owner, list(without))
+        everything = len(without) == len(truth.case.requests)
+        gone = truth.owner >= 0 if everything else np.isin(truth.owner, list(without))
         due, elected = due.copy(), elected.copy()
         due[gone], required[gone], elected[gone] = -1, False, -1
     unplanned = pair_trouble(truth, writes, without) if election == "paired" else ()
@@ -131,7 +135,7 @@ def _judge_bytes(truth: Truth, writes: Writes, election: Election, without: froz
     nbytes = int(runs.nbytes.sum())
     carried = None
     if clean:
-        senders = segment_ranks(writes.segments)[0] if election == "paired" and writes.segments else None
+        senders = senders_of(writes.segments) if election == "paired" and writes.segments else None
         if nbytes >= LONG * len(runs.nbytes):
             clean = _are_right(truth.source, runs, due, required, elected, senders)
         else:

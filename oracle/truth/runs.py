@@ -27,13 +27,14 @@ class Runs:
 
     def expand(self) -> Carried:
         """The bytes of the runs."""
-        return Carried(
-            byte_offsets(self.source, self.nbytes),
-            byte_offsets(self.destination, self.nbytes),
-            self.segment.repeat(self.nbytes),
-            self.outside,
-            self.nowhere,
-        )
+        lengths = self.nbytes
+        segment = self.segment.repeat(lengths)
+        if len(lengths) and (lengths == lengths[0]).all():
+            source, destination = byte_offsets(self.source, lengths), byte_offsets(self.destination, lengths)
+        else:
+            inside = within(lengths)
+            source, destination = (starts.repeat(lengths) + inside for starts in (self.source, self.destination))
+        return Carried(source, destination, segment, self.outside, self.nowhere)
 
 
 @dataclass(slots=True, eq=False)
@@ -53,8 +54,13 @@ def byte_offsets(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """start, start+1, ... start+length-1 of every run, one after another."""
     if len(lengths) and (lengths == lengths[0]).all():
         return (starts[:, None] + np.arange(lengths[0])).ravel()
-    ends = np.cumsum(lengths)
-    return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
+    return starts.repeat(lengths) + within(lengths)
+
+
+def within(lengths: np.ndarray) -> np.ndarray:
+    """0, 1, ... length-1 of every run, one after another."""
+    ends = lengths.cumsum()
+    return np.arange(ends[-1] if len(ends) else 0) - (ends - lengths).repeat(lengths)
 
 
 def place_runs(truth: Truth, writes: Writes) -> Runs:
@@ -70,22 +76,21 @@ def place_runs(truth: Truth, writes: Writes) -> Runs:
     empty = np.zeros(0, dtype=np.int64)
     if not segments:
         return Runs(empty, empty, empty, empty, [], nowhere)
-    numbers = np.arange(len(segments)) if real is None else np.array(real)
     owner, read, written, width = runs_of(segments)
     sources = [(segment.source_rank, segment.source_pool) for segment in segments]
     targets = [(segment.destination_rank, segment.destination_pool) for segment in segments]
-    least = np.minimum(_rooms(truth.context, sources, owner, read), _rooms(truth.generation, targets, owner, written))
+    first, fits = _place(truth.context, sources, owner, read, width)
+    second, fits_too = _place(truth.generation, targets, owner, written, width)
     outside: list[tuple[int, int, int]] = []
-    if (least < width).any() or (width < 0).any():
-        kept = np.clip(np.minimum(width, least), 0, None)
+    if not (fits & fits_too & (width >= 0)).all():
+        rooms = _rooms(truth.context, sources, owner, read), _rooms(truth.generation, targets, owner, written)
+        kept = np.clip(np.minimum(width, np.minimum(*rooms)), 0, None)
         for position in np.flatnonzero(kept < width).tolist():
-            number = int(numbers[owner[position]])
+            number = int(owner[position]) if real is None else real[owner[position]]
             outside.append((number, int(width[position] - kept[position]), int(written[position])))
         some = kept > 0
-        owner, read, written, width = owner[some], read[some], written[some], kept[some]
-    first = np.array([truth.context.starts[rank][pool] for rank, pool in sources])
-    second = np.array([truth.generation.starts[rank][pool] for rank, pool in targets])
-    return Runs(read + first[owner], written + second[owner], width, numbers[owner], outside, nowhere)
+        owner, first, second, width = owner[some], first[some], second[some], kept[some]
+    return Runs(first, second, width, owner if real is None else np.array(real)[owner], outside, nowhere)
 
 
 def runs_of(segments: Sequence[Segment]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -95,32 +100,41 @@ def runs_of(segments: Sequence[Segment]) -> tuple[np.ndarray, np.ndarray, np.nda
     """
     slots = np.array([len(segment.source_bases) for segment in segments])
     runs = np.array([len(segment.runs) for segment in segments])
-    # Run k of a segment is (slot k // runs, in-slot run k % runs).
-    total = slots * runs
-    owner = np.arange(len(segments)).repeat(total)
-    within = np.arange(len(owner)) - (total.cumsum() - total)[owner]
-    slot, run = np.divmod(within, runs[owner])
-    slot += (slots.cumsum() - slots)[owner]
-    run += (runs.cumsum() - runs)[owner]
+    # Each slot of a segment has all of its runs.
+    of_slot = np.arange(len(segments)).repeat(slots)
+    runs_of_slot = runs[of_slot]
+    slot = np.arange(len(of_slot)).repeat(runs_of_slot)
+    run = within(runs_of_slot) + (runs.cumsum() - runs)[of_slot][slot]
     source, destination, width = np.concatenate([segment.runs for segment in segments])[run].T
     read = np.concatenate([segment.source_bases for segment in segments])[slot] + source
     written = np.concatenate([segment.destination_bases for segment in segments])[slot] + destination
-    return owner, read, written, width
+    return of_slot[slot], read, written, width
+
+
+def _place(
+    flat: FlatSide, pools: list[tuple[int, int]], owner: np.ndarray, address: np.ndarray, width: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(flat address of every run, whether it surely stays in its slot); ``owner`` is its pool's position in ``pools``.
+
+    The pools exist; of layer-major ones nothing is sure.
+    """
+    tables, starts = flat.side.tables, flat.starts
+    rows = []
+    for rank, number in pools:
+        pool = tables[rank].pools[number]
+        extent = 0 if pool.layer_stride else pool.count * pool.slot_stride
+        rows.append((starts[rank][number], pool.slot_bytes, pool.slot_stride, extent))
+    first, nbytes, stride, extent = np.array(rows).T[:, owner]
+    return address + first, (address >= 0) & (address < extent) & (address % stride + width <= nbytes)
 
 
 def _rooms(flat: FlatSide, pools: list[tuple[int, int]], owner: np.ndarray, address: np.ndarray) -> np.ndarray:
-    """``room`` of every run at once; ``owner`` is the position of its pool in ``pools``."""
-    tables = flat.side.tables
-    what = [tables[rank].pools[pool] for rank, pool in pools]
-    if any(pool.layer_stride for pool in what):
-        found = np.zeros(len(address), dtype=np.int64)
-        for position, (rank, pool) in enumerate(pools):
-            mine = owner == position
-            found[mine] = room(flat, rank, pool, address[mine])
-        return found
-    sizes = np.array([(pool.slot_bytes, pool.slot_stride, pool.count * pool.slot_stride) for pool in what])[owner]
-    left = sizes[:, 0] - address % sizes[:, 1]
-    return np.where((address >= 0) & (address < sizes[:, 2]) & (left > 0), left, 0)
+    """``room`` of every run; ``owner`` is the position of its pool in ``pools``."""
+    found = np.zeros(len(address), dtype=np.int64)
+    for position, (rank, pool) in enumerate(pools):
+        mine = owner == position
+        found[mine] = room(flat, rank, pool, address[mine])
+    return found
 
 
 def exists(flat: FlatSide, rank: int, pool: int) -> bool:
@@ -138,10 +152,6 @@ def room(flat: FlatSide, rank: int, pool: int, address: np.ndarray) -> np.ndarra
     return np.where(legal & (left > 0), left, 0)
 
 
-def segment_ranks(segments: tuple[Segment, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(source rank, destination rank, request) of every segment."""
-    return (
-        np.array([segment.source_rank for segment in segments], dtype=np.int64),
-        np.array([segment.destination_rank for segment in segments], dtype=np.int64),
-        np.array([segment.request for segment in segments], dtype=np.int64),
-    )
+def senders_of(segments: Sequence[Segment]) -> np.ndarray:
+    """The source rank of every segment."""
+    return np.array([segment.source_rank for segment in segments], dtype=np.int64)

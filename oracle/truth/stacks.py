@@ -157,7 +157,8 @@ def stacks(
     stage = topology.stage_layers(ranks[0].pp)
     places = {(entry.layer, entry.role): entry for entry in table.entries if entry.group == group}
     complete = not case.context.without and not case.generation.without
-    alike: dict[tuple[Shape, int, bool], list[tuple[int, int]]] = {}
+    shapes: dict[Shape, int] = {}
+    alike: dict[tuple[int, int, bool], list[tuple[int, int]]] = {}
     for buffer in case.model.groups[group].buffers:
         layers = held_layers(case, side, stage, buffer)
         if not layers:
@@ -165,6 +166,7 @@ def stacks(
         role = buffer.role
         bits = tuple([instance.bits_of(role, part.bits) for part in buffer.parts])
         shape = (buffer.parts, bits, *sub_pages(buffer, instance.tokens_per_block), instance.layout_of(role))
+        number = shapes.setdefault(shape, len(shapes))
         plain = complete and len(buffer.moves) == 1 and buffer.moves[0].layers is None
         moves = moves_between(case, buffer, layers[0])
         for layer in layers:
@@ -173,14 +175,17 @@ def stacks(
                 if not plain:
                     moves = moves_between(case, buffer, layer)
                 first = base[(group, -1 if buffer.request_scope else layer, role)]
-                alike.setdefault((shape, entry.pool, moves), []).append((entry.offset, first))
+                alike.setdefault((number, entry.pool, moves), []).append((entry.offset, first))
     seats: dict[frozenset[Grid], tuple[tuple[Seat, Seat], ...]] = {}
     pieces: dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]] = {}
-    for (shape, pool, moves), regions in alike.items():
+    identities = []
+    for shape in shapes:
         grids = _grids(shape[0])
         if grids not in seats:
             seats[grids] = seats_of(topology, ranks, grids)
-        ids, last = stored_identities(*shape, seats[grids])
+        identities.append(stored_identities(*shape, seats[grids]))
+    for (number, pool, moves), regions in alike.items():
+        ids, last = identities[number]
         regions.sort()
         where = np.array(regions)
         offsets = (where[:, :1] + np.arange(len(last))).ravel()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from oracle.model.axes import Axis, Split
-from oracle.model.buffers import Buffer, GroupKind, LayerGroup, Model, Part
+from oracle.model.buffers import Model
 from oracle.model.case import Native
-from oracle.model.layers import LayerSet
+from strategies.kinds import pieces
 from strategies.kinds.fitting import draw_heads
 from strategies.kinds.protocol import Declaration, Kind, PublishedModel, Surroundings
 
@@ -15,16 +14,8 @@ DIMS = (1, 2, 1, 2, 4, 3, 1, 2)
 
 def declare(layers: int, heads: int, dim: int, bits: int, value_dim: int = 0) -> Declaration:
     """``heads`` K/V heads of ``dim`` elements on each of ``layers`` layers; ``value_dim`` where the value's differs."""
-    every = LayerSet(tuple(range(layers)))
-    buffers = tuple(
-        Buffer(
-            role,
-            every,
-            (Part((Axis("H", heads, Split.HEADS), Axis("T", tokens_per_row=1), Axis("D", width)), bits),),
-        )
-        for role, width in (("key", dim), ("value", value_dim or dim))
-    )
-    return Declaration(Model(layers, (LayerGroup("kv", GroupKind.PAGED, buffers),)), NATIVE)
+    buffers = pieces.key_value(pieces.layers(range(layers)), heads, dim, bits, value_dim)
+    return Declaration(Model(layers, (pieces.paged("kv", buffers),)), NATIVE)
 
 
 def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from oracle.model.axes import Axis
-from oracle.model.buffers import Buffer, GroupKind, LayerGroup, Model, Part
+from oracle.model.buffers import Model
 from oracle.model.case import Native
-from oracle.model.layers import LayerSet
+from strategies.kinds import pieces
 from strategies.kinds.protocol import Declaration, Kind, PublishedModel, Surroundings
 
 # The legacy sender leaves the key indexed with one head; one head on every rank is what replication is.
@@ -15,9 +14,8 @@ DIMS = (1, 2, 3, 4, 5, 6, 8, 12)
 
 def declare(layers: int, dim: int, bits: int, extra: int = 0) -> Declaration:
     """A latent of ``dim`` elements a token on each of ``layers`` layers, the last ``extra`` of them MTP layers."""
-    part = Part((Axis("T", tokens_per_row=1), Axis("D", dim)), bits)
-    key = Buffer("key", LayerSet(tuple(range(layers))), (part,))
-    return Declaration(Model(layers, (LayerGroup("kv", GroupKind.PAGED, (key,)),)), NATIVE, extra)
+    key = pieces.rows("key", pieces.layers(range(layers)), dim, bits)
+    return Declaration(Model(layers, (pieces.paged("kv", (key,)),)), NATIVE, extra)
 
 
 def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:

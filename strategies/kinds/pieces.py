@@ -16,23 +16,32 @@ from oracle.model.layers import LayerSet
 TOKENS = Axis("T", tokens_per_row=1)
 
 
+KEPT = 4096
+"""Equal pieces are one object, so that what is remembered of one is found by the others without comparing them."""
+
+
 def layers(ids: Iterable[int]) -> LayerSet:
     """The set of the layers ``ids``."""
-    return _layers(tuple(ids))
+    return _layers(frozenset(ids))
 
 
-@lru_cache(maxsize=4096)
-def _layers(ids: tuple[int, ...]) -> LayerSet:
+@lru_cache(maxsize=KEPT)
+def _layers(ids: frozenset[int]) -> LayerSet:
     return LayerSet.of(ids)
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=KEPT)
 def by_heads(role: str, on: LayerSet, heads: int, dim: int, bits: int, split: Split = Split.HEADS) -> Buffer:
     """``heads`` heads of ``dim`` elements a token, split over the tensor ranks."""
-    return Buffer(role, on, (Part((Axis("H", heads, split), TOKENS, Axis("D", dim)), bits),))
+    return Buffer(role, on, _by_heads(heads, dim, bits, split))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=KEPT)
+def _by_heads(heads: int, dim: int, bits: int, split: Split) -> tuple[Part]:
+    return (Part((Axis("H", heads, split), TOKENS, Axis("D", dim)), bits),)
+
+
+@lru_cache(maxsize=KEPT)
 def moving(buffer: Buffer, *moves: Move) -> Buffer:
     """``buffer`` with other moves."""
     return replace(buffer, moves=moves)
@@ -56,7 +65,7 @@ def block_scales(on: LayerSet, heads: int, blocks: int, value_blocks: int = 0) -
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=KEPT)
 def rows(
     role: str, on: LayerSet, dim: int, bits: int, *, tokens_per_row: int = 1, ids: tuple[int, int] = (1, 0)
 ) -> Buffer:
@@ -65,7 +74,7 @@ def rows(
     return Buffer(role, on, (Part((tokens, Axis("D", dim)), bits),), ids=ids)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=KEPT)
 def footer(
     role: str,
     on: LayerSet,
@@ -82,7 +91,7 @@ def footer(
     return Buffer(role, on, parts, sub_rows=sub_rows, ids=ids)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=KEPT)
 def records(role: str, on: LayerSet, size: int, *, tokens_per_row: int = 1, ids: tuple[int, int] = (1, 0)) -> Buffer:
     """Opaque rows of ``size`` bytes, the same on every tensor rank."""
     tokens = TOKENS if tokens_per_row == 1 else Axis("T", tokens_per_row=tokens_per_row)

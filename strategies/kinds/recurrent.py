@@ -10,6 +10,7 @@ from oracle.model.axes import Axis, Grid, Section, Split
 from oracle.model.buffers import Buffer, Part
 from oracle.model.layers import LayerSet
 from strategies.kinds.fitting import divisible
+from strategies.kinds.pieces import KEPT
 from strategies.kinds.protocol import Surroundings
 
 STATE, ATTENTION, NEITHER = "S", "A", "-"
@@ -20,6 +21,7 @@ CONV_BITS = 16
 """Element widths of the published models, whatever the width of a K/V element."""
 
 
+@lru_cache(maxsize=KEPT)
 def ssm(
     on: LayerSet, heads: int, head_dim: int, state_dim: int, bits: int = SSM_BITS, split: Split = Split.EVEN
 ) -> Buffer:
@@ -28,6 +30,7 @@ def ssm(
     return Buffer("ssm_state", on, (Part(axes, bits),))
 
 
+@lru_cache(maxsize=KEPT)
 def conv(
     on: LayerSet,
     sections: tuple[tuple[str, int], ...],
@@ -66,6 +69,7 @@ def delta_net(
     return ssm(on, value_heads, value_dim, key_dim, bits, split), conv(on, sections, steps, whole=whole)
 
 
+@lru_cache(maxsize=KEPT)
 def on_layers(mask: str, letter: str) -> LayerSet:
     """The layers that are ``letter`` in ``mask``, a letter a layer."""
     return LayerSet(tuple(layer for layer, what in enumerate(mask) if what == letter))

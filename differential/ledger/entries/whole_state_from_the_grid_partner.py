@@ -1,4 +1,4 @@
-"""State that every rank holds whole, declared as a share: under Helix it comes from the grid partner, unelected."""
+"""State that every rank holds whole, declared as a share: with context parallelism it comes from the grid partner."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import date
 
 from differential.compare import FIRST, ByteDifference
 from differential.ledger.entry import HELIX, Bytes, Entry
-from differential.ledger.legacy.sides import asked_ranks, election_key, is_helix, stage_of
+from differential.ledger.legacy.sides import asked_ranks, election_key, stage_of
 from differential.ledger.legacy.state import grid_partners, is_whole_in_part, shared_state, state_grid
 from oracle.model.case import Case
 
@@ -15,7 +15,8 @@ def covers(case: Case, difference: ByteDifference) -> bool:
     buffer = shared_state(case, difference.group, difference.role)
     if buffer is None or not is_whole_in_part(buffer) or difference.layer not in buffer.layers.ids:
         return False
-    if not is_helix(case) or state_grid(case.context) != state_grid(case.generation) or difference.request is None:
+    sizes = case.context.topology.cp, case.generation.topology.cp
+    if sizes == (1, 1) or state_grid(case.context) != state_grid(case.generation) or difference.request is None:
         return False
     assert difference.layer is not None
     request, stage = case.requests[difference.request], stage_of(case.context, difference.layer)

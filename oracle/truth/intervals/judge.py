@@ -28,6 +28,7 @@ def judge_intervals(
     padding: Padding = "optional",
     election: Election = "paired",
     encoding: Encoding = "tables",
+    checked: bool = False,
 ) -> Verdict:
     """Judge a plan of ``case`` without touching each byte.
 
@@ -39,7 +40,8 @@ def judge_intervals(
     known = known_of(case, with_tails=encoding != "tables")
     if isinstance(writes, Refusal):
         writes = Writes(refusals=(writes,))
-    check_plan(writes, len(case.requests), len(case.model.groups))
+    if not checked:
+        check_plan(writes, len(case.requests), len(case.model.groups))
     false, refused = settle_refusals(known, writes, encoding)
     return with_refusals(_judge_plan(known, writes, padding, election, refused), false, writes)
 
