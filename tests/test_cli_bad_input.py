@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,16 @@ def refused(said: Said, reason: str) -> None:
         (("--seed", -1), "--seed = '-1' is not possible: expected a whole number of at least 0, or random"),
         (("--kinds", "gqa,gqa"), "--kinds = 'gqa,gqa' is not possible: expected each name once"),
         (("--kinds", ","), "--kinds = ',' is not possible: expected at least one name"),
+        (
+            ("--kinds", "mla,swmla.py"),
+            "--kinds = 'swmla.py' is not possible: a file is judged by kvwitness conform; register it to verify it "
+            "(docs/new-kind.md)",
+        ),
+        (
+            ("--grid", "upstream", "--kinds", "./swmla"),
+            "--kinds = './swmla' is not possible: a file is judged by kvwitness conform; register it to verify it "
+            "(docs/new-kind.md)",
+        ),
         (("--context", "tp=2"), "--context has no meaning here: without --model there is no deployment"),
         (("--model", "llama-3-70b", "--kinds", "mla"), "--kinds has no meaning here: --model judges one deployment"),
         (("--model", "llama-3-70b", "--time", 3), "--time has no meaning here: --model judges one deployment"),
@@ -187,3 +198,17 @@ def test_a_file_that_is_no_text_is_refused(shell: Shell, tmp_path: Path) -> None
     path = tmp_path / "case.json"
     path.write_bytes(b"\xff\xfe\x00")
     refused(shell("show", path), f"{path}: case file = {str(path)!r} is not possible: expected a text in UTF-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("mlaa", "mla"), ("Kda-replicated", "kda_replicated"), ("minimaxm3", "minimax_m3")],
+)
+@pytest.mark.parametrize("command", [("verify", "--kinds"), ("kinds",), ("conform",)])
+def test_a_kind_that_is_nearly_written_so_is_proposed(
+    shell: Shell, command: tuple[str, ...], name: str, near: str
+) -> None:
+    said = shell(*command, name)
+    assert said.status == 2 and said.out == ""
+    assert re.match(f"kvwitness: kind = '{name}' is not possible: did you mean {near}[ ?]", said.err), said.err
+    assert "? The kinds are gqa, mla, " in said.err

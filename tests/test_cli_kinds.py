@@ -198,7 +198,7 @@ def test_what_the_legacy_sender_declares_is_told() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("gpa",), "kind = 'gpa' is not possible: expected one of gqa, mla, "),
+        (("gpa",), "kind = 'gpa' is not possible: did you mean gqa? The kinds are gqa, mla, "),
         (("gqa", "--tp", 0), "--tp = 0 is not possible: expected a whole number of at least 1"),
         (("--tp", 2), "--tp has no meaning here: without NAME no pools are shown"),
         (("gqa", "--new", "x.py"), "the kind gqa has no meaning here: --new writes a file"),

@@ -53,7 +53,7 @@ def test_kinds_are_found_by_name_simplest_first() -> None:
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InvalidCase, match="kind = 'gpa' is not possible: expected one of gqa, mla"):
+    with pytest.raises(InvalidCase, match="kind = 'gpa' is not possible: did you mean gqa\\? The kinds are gqa, mla"):
         find_kind("gpa")
 
 

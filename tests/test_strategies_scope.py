@@ -120,7 +120,7 @@ def test_an_unknown_bound_or_kind_is_refused() -> None:
     for broken in (lambda: next(small_scope("gqa", "tiny")), lambda: describe("tiny"), lambda: describe("tiny", "gqa")):
         with pytest.raises(InvalidCase, match="bound = 'tiny' is not possible: expected small or large"):
             broken()
-    with pytest.raises(InvalidCase, match="expected one of gqa, mla"):
+    with pytest.raises(InvalidCase, match=r"did you mean gqa\? The kinds are gqa, mla"):
         next(small_scope("gqqa"))
 
 

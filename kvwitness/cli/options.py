@@ -27,6 +27,16 @@ def split_names(option: str, text: str) -> tuple[str, ...]:
     return _distinct(option, text, tuple(name.strip() for name in text.split(",") if name.strip()))
 
 
+def split_kinds(text: str) -> tuple[str, ...]:
+    """Names of registered kinds by comma, as ``--kinds`` takes them; a file is none."""
+    names = split_names("--kinds", text)
+    for name in names:
+        if name.endswith(".py") or "/" in name or os.sep in name:
+            accepted = "a file is judged by kvwitness conform; register it to verify it (docs/new-kind.md)"
+            raise CannotRun(f"--kinds = {name!r} is not possible: {accepted}")
+    return names
+
+
 def _distinct(option: str, text: str, names: tuple[str, ...]) -> tuple[str, ...]:
     if not names:
         raise CannotRun(f"{option} = {text!r} is not possible: expected at least one name")

@@ -11,7 +11,7 @@ from differential.grid import GRIDS
 from kvwitness.cli.broken import warn_of_broken_kinds
 from kvwitness.cli.deployment import run_deployment
 from kvwitness.cli.grid import run_the_grid
-from kvwitness.cli.options import cores, read_seed, split_names, split_subjects
+from kvwitness.cli.options import cores, read_seed, split_kinds, split_subjects
 from kvwitness.cli.output import console
 from kvwitness.cli.progress import watcher
 from kvwitness.cli.report import as_json, tell_report
@@ -118,7 +118,7 @@ def command(
     given = {name for name in here.params if here.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     who = split_subjects(subjects) if "subjects" in given else subjects_for(fault)
     judged = Judged(who, engine, device, fault, padding)
-    warn_of_broken_kinds(() if kind_names is None else split_names("--kinds", kind_names))
+    warn_of_broken_kinds(() if kind_names is None else split_kinds(kind_names))
     if model is not None:
         _refuse(given, (*OF_A_SEARCH, "grid"), "--model judges one deployment")
         wanted = Deployment(model, context, generation, prompt, tokens_per_block, layout, element_bits)
@@ -126,12 +126,12 @@ def command(
     if grid is not None:
         _refuse(given, OF_NO_GRID, "--grid judges its own cases")
         _refuse(given, OF_A_DEPLOYMENT, "without --model there is no deployment")
-        chosen = None if kind_names is None else split_names("--kinds", kind_names)
+        chosen = None if kind_names is None else split_kinds(kind_names)
         return run_the_grid(judged, grid, chosen, out, as_object)
     _refuse(given, OF_A_DEPLOYMENT, "without --model there is no deployment")
     if seconds is not None and not seconds > 0:
         raise CannotRun(f"--time = {seconds:g} is not possible: expected seconds above 0")
-    names = split_names("--kinds", kind_names) if kind_names is not None else tuple(kind.name for kind in kinds())
+    names = split_kinds(kind_names) if kind_names is not None else tuple(kind.name for kind in kinds())
     search = Search(
         tuple(find_kind(name).name for name in names),
         scope,

@@ -131,14 +131,17 @@ def _why(error: BaseException) -> str:
 
 
 def find_kind(name: str) -> Kind:
-    """The kind called ``name``; raises ``InvalidCase`` that lists the known ones, or says why an entry gives none."""
+    """The kind called ``name``; raises ``InvalidCase`` that lists the known ones, or says why there is none."""
     for kind in kinds():
         if kind.name == name:
             return kind
     for entry in broken_entries():
         if entry.name == name:
             raise InvalidCase("kind", name, str(entry))
-    raise InvalidCase("kind", name, f"expected one of {', '.join(kind.name for kind in kinds())}")
+    known = [kind.name for kind in kinds()]
+    near = get_close_matches(str(name).lower().replace("-", "_"), known, n=3)
+    accepted = f"did you mean {' or '.join(near)}? The kinds are" if near else "expected one of"
+    raise InvalidCase("kind", name, f"{accepted} {', '.join(known)}")
 
 
 def models() -> tuple[tuple[Kind, PublishedModel], ...]:
