@@ -33,6 +33,7 @@ BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, flags=re.DOTALL)
 FILES = {
     match[1]: code for language, code in BLOCKS if language == "python" and (match := re.match(r"# (\w+\.py)\n", code))
 }
+ONE_FILE, FOUND = "witnesses/FILE.json", "witnesses/*.json"
 SNIPPETS = [code for language, code in BLOCKS if language == "python" and code not in FILES.values()]
 COMMANDS = [line.removeprefix("$ ") for language, code in BLOCKS if language == "console" for line in code.splitlines()]
 
@@ -75,7 +76,7 @@ def test_the_commands_of_the_page_do_what_it_says(project: Path) -> None:
     for command in COMMANDS:
         program, *words = command.split()
         assert program == "kvwitness"
-        arguments = [str(next(project.glob(word))) if "*" in word else word for word in words]
+        arguments = [str(next(project.glob(FOUND))) if word == ONE_FILE else word for word in words]
         done = subprocess.run(
             [sys.executable, "-m", "kvwitness", *arguments],
             cwd=project,
@@ -89,6 +90,14 @@ def test_the_commands_of_the_page_do_what_it_says(project: Path) -> None:
     assert statuses == [1, 1, 0]
     (witness,) = (project / "witnesses").glob("*.json")
     assert "false refusal" in witness.read_text()
+
+
+def test_the_page_gives_one_file_to_commands_that_take_one() -> None:
+    for command in COMMANDS:
+        words = command.split()
+        assert "*" not in command
+        if words[1] in ("replay", "show"):
+            assert words[2] == ONE_FILE and [word for word in words[2:] if word.endswith(".json")] == [ONE_FILE]
 
 
 def test_the_page_names_the_group_of_entry_points() -> None:
