@@ -66,26 +66,25 @@ def draw_states(
     with_sinks = any(group.sinks for group in windows)
     versions = ["v1" if numbers(each) and not with_sinks else "v2" for each in _MANAGER]
     beams = _beams(numbers, versions, topologies, requests[0])
-    reserves = [_reserve(numbers(_RESERVE[side]), sizes[side]) if windows else 0 for side in (0, 1)]
+    reserves = [_reserves(numbers(_RESERVE[side]), sizes[side], len(windows)) for side in (0, 1)]
     reused = _prefixes(numbers, n.REUSED, windows, sizes[0], requests, places)
     states: list[list[SideState]] = []
     for side, prefixes in enumerate((reused, cached)):
-        size, reserve, own = sizes[side], reserves[side], []
+        kept = tuple(zip([group.window or 0 for group in windows], reserves[side], strict=True))
+        own = []
         for index, (place, request, prefix) in enumerate(zip(places, requests, prefixes, strict=True)):
             if beams > 1 and not index:
-                own.append(_of_beams(numbers, side, request.prompt, prefix, size, reserve, windows, beams))
+                own.append(_of_beams(numbers, side, request.prompt, prefix, sizes[side], kept, beams))
             else:
                 # Requests of a case are to differ: the one at the second place has the states of the other side.
-                whose = (side + place) % 2
-                window = windows[0].window if windows else 0
-                own.append(_of_one(numbers, whose, request.prompt, prefix, size, reserve, window))
+                own.append(_of_one(numbers, (side + place) % 2, request.prompt, prefix, sizes[side], kept))
         states.append(own)
-    chunked = any(request.cuts for request in requests)
+    least = _reached(versions[1], requests, states[1]) if windows else 0
+    ahead = numbers(n.LOOK_AHEAD) if any(request.cuts for request in requests) else 0
+    scratch = [(None, 0, 1, size)[numbers(_SCRATCH[side])] if windows else None for side, size in enumerate(sizes)]
     managed = (
-        _managed(numbers, 0, versions[0], windows, reserves[0], 0, sizes[0], chunked),
-        _managed(
-            numbers, 1, versions[1], windows, reserves[1], _reached(versions[1], requests, states[1]), sizes[1], False
-        ),
+        _managed(versions[0], windows, reserves[0], scratch[0], ahead),
+        _managed(versions[1], windows, tuple([max(each, least) for each in reserves[1]]), scratch[1], 0),
     )
     stated = [
         _stated(request, states[0][index], states[1][index], 1 if index else beams)
@@ -147,9 +146,11 @@ def _with_prefix(request: Request, cached: int) -> Request:
 # ---- beyond the prompt
 
 
-def _of_one(
-    numbers: Numbers, side: int, prompt: int, prefix: int, size: int, reserve: int, window: int | None
-) -> SideState:
+Kept = tuple[tuple[int, int], ...]
+"""(window, reserve) of each group that keeps a window."""
+
+
+def _of_one(numbers: Numbers, side: int, prompt: int, prefix: int, size: int, kept: Kept) -> SideState:
     """The state of a request of one beam; ``side``: whose numbers it has."""
     reached, drafts, extra = numbers(_REACHED[side]), numbers(_DRAFTS[side]), numbers(_EXTRA[side])
     if not (reached or drafts or extra):
@@ -159,36 +160,27 @@ def _of_one(
         prefix,
         (0, 1, left or size, left + 1, size)[extra],
         (0, 1, left + 1, 2, size, left + size + 1, 2 * size)[drafts],
-        prompt + _beyond(reached, left, size, reserve, window or 0) if reached else 0,
+        prompt + _beyond(reached, left, size, kept) if reached else 0,
     )
 
 
-def _beyond(option: int, left: int, size: int, reserve: int, window: int) -> int:
-    """Tokens that a sequence has reached beyond its prompt.
+def _beyond(option: int, left: int, size: int, kept: Kept) -> int:
+    """Tokens that a sequence has reached beyond its prompt; the first window with its reserve counts.
 
-    The first; the last that a reserve allows for; the first past the block; a block and a token; one or two blocks past
-    the reserve; two blocks and the window.
+    The first; the last that the reserve allows for; the first past the block; a block and a token; one or two blocks
+    past the reserve; two blocks and the window.
     """
-    return (1, reserve + 1, left + 1, size + 1, reserve + 1 + size, reserve + 1 + 2 * size, 2 * size + window)[
-        option - 1
-    ]
+    window, reserve = kept[0] if kept else (0, 0)
+    last = reserve + 1
+    return (1, last, left + 1, size + 1, last + size, last + 2 * size, 2 * size + window)[option - 1]
 
 
-def _of_beams(
-    numbers: Numbers,
-    side: int,
-    prompt: int,
-    prefix: int,
-    size: int,
-    reserve: int,
-    windows: tuple[LayerGroup, ...],
-    beams: int,
-) -> SideState:
+def _of_beams(numbers: Numbers, side: int, prompt: int, prefix: int, size: int, kept: Kept, beams: int) -> SideState:
     """The state of a request of several beams: no speculation, no window that drops a block."""
     reached = 0
     if option := numbers(_REACHED[side]):
-        reached = prompt + _beyond(option, -prompt % size, size, reserve, windows[0].window or 0 if windows else 0)
-        if any(reached - group.window - reserve >= size for group in windows):  # type: ignore[operator]
+        reached = prompt + _beyond(option, -prompt % size, size, kept)
+        if any(reached - window - reserve >= size for window, reserve in kept):
             reached = 0
     # Beams share a prompt that fills its blocks until a token behind it sets them apart.
     tails = min(beams - 1, _TAILS[numbers(n.TAILS)][side]) if reached or prompt % size else 0
@@ -233,9 +225,14 @@ def _with_tokens_in_front(model: Model, sinks: int) -> Model:
     return replace(model, groups=tuple(replace(each, sinks=sinks) if each in near else each for each in model.groups))
 
 
-def _reserve(option: int, size: int) -> int:
-    """Tokens that a side keeps beyond its windows: one, a block, a token more or less, or two blocks and one."""
-    return (0, 1, size, size + 1, size - 1, 2 * size + 1)[option]
+def _reserves(option: int, size: int, windows: int) -> tuple[int, ...]:
+    """Tokens that a side keeps beyond each of its windows.
+
+    One, a block, a token more or less, two blocks and one; or a block and one beyond the last window alone.
+    """
+    if option == 6:
+        return (0,) * (windows - 1) + (size + 1,) * min(windows, 1)
+    return ((0, 1, size, size + 1, size - 1, 2 * size + 1)[option],) * windows
 
 
 def _reached(version: str, requests: tuple[Request, ...], states: list[SideState]) -> int:
@@ -247,28 +244,10 @@ def _reached(version: str, requests: tuple[Request, ...], states: list[SideState
     return most
 
 
-def _managed(
-    numbers: Numbers,
-    side: int,
-    version: str,
-    windows: tuple[LayerGroup, ...],
-    reserve: int,
-    least: int,
-    size: int,
-    chunked: bool,
-) -> Managed:
-    """``least``: the reserve that the side has to have; ``chunked``: whether any prefill of it is cut."""
-    scratch, ahead = None, 0
-    if version == "v2":
-        option = numbers(_SCRATCH[side]) if windows else 0
-        scratch = (None, 0, 1, size)[option]
-        ahead = numbers(n.LOOK_AHEAD) if chunked else 0
-    kept = max(reserve, least) if windows else 0
-    if version == "v2" and not kept and scratch is None and not ahead:
-        return UNMANAGED
-    return _kept(version, windows, kept, scratch, ahead)
-
-
 @lru_cache(maxsize=16384)
-def _kept(version: str, windows: tuple[LayerGroup, ...], tokens: int, scratch: int | None, ahead: int) -> Managed:
-    return Managed(version, tuple((group.name, tokens) for group in windows) if tokens else (), scratch, ahead)
+def _managed(
+    version: str, windows: tuple[LayerGroup, ...], reserves: tuple[int, ...], scratch: int | None, ahead: int
+) -> Managed:
+    """The manager of one side; V1 has neither scratch nor blocks ahead."""
+    reserve = tuple((group.name, tokens) for group, tokens in zip(windows, reserves, strict=True) if tokens)
+    return Managed("v1", reserve) if version == "v1" else Managed("v2", reserve, scratch, ahead)

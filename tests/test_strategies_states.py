@@ -152,6 +152,17 @@ def test_the_two_sides_have_states_of_their_own() -> None:
     assert any(first == second for first, second in reserves if first)
 
 
+def test_windows_of_one_case_keep_unlike_reserves_too() -> None:
+    several = [
+        tuple(case.side(side).reserve_of(group.name) for group in case.model.groups if group.window is not None)
+        for case in drawn(3_000)
+        for side in SIDES
+    ]
+    several = [reserves for reserves in several if len(reserves) > 1 and any(reserves)]
+    unlike = sum(len(set(reserves)) > 1 for reserves in several)
+    assert 0.05 < unlike / len(several) < 0.3
+
+
 def test_requests_of_one_case_have_states_of_their_own() -> None:
     pairs = [case.requests[:2] for case in drawn(3_000) if len(case.requests) > 1]
     stated = [pair for pair in pairs if not all(each.is_plain for each in pair)]
