@@ -91,7 +91,7 @@ def clear_caches() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith(ROOMS):
             for member in list(vars(module).values()):
-                if hasattr(member, "cache_clear"):
+                if hasattr(member, "cache_clear") and not isinstance(member, type):
                     member.cache_clear()
 
 
