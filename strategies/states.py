@@ -75,13 +75,15 @@ def draw_states(
         for index, (place, request, prefix) in enumerate(zip(places, requests, prefixes, strict=True)):
             if beams > 1 and not index:
                 own.append(_of_beams(numbers, side, request.prompt, prefix, sizes[side], kept, beams))
+            elif kept and not side and not index and numbers(n.CONTEXT_SCRATCH) == 4 and versions[0] == "v2":
+                own.append(_begun_before_scratch(request.prompt, sizes[side], kept))
             else:
                 # Requests of a case are to differ: the one at the second place has the states of the other side.
                 own.append(_of_one(numbers, (side + place) % 2, request.prompt, prefix, sizes[side], kept))
         states.append(own)
     least = _reached(versions[1], requests, states[1]) if windows else 0
     ahead = numbers(n.LOOK_AHEAD) if any(request.cuts for request in requests) else 0
-    scratch = [(None, 0, 1, size)[numbers(_SCRATCH[side])] if windows else None for side, size in enumerate(sizes)]
+    scratch = [(None, 0, 1, size, 0)[numbers(_SCRATCH[side])] if windows else None for side, size in enumerate(sizes)]
     managed = (
         _managed(versions[0], windows, reserves[0], scratch[0], ahead),
         _managed(versions[1], windows, tuple([max(each, least) for each in reserves[1]]), scratch[1], 0),
@@ -173,6 +175,17 @@ def _beyond(option: int, left: int, size: int, kept: Kept) -> int:
     window, reserve = kept[0] if kept else (0, 0)
     last = reserve + 1
     return (1, last, left + 1, size + 1, last + size, last + 2 * size, 2 * size + window)[option - 1]
+
+
+def _begun_before_scratch(prompt: int, size: int, kept: Kept) -> SideState:
+    """The state of a request whose first block within the window was begun by what it reused.
+
+    It drafts what lets its window leave that block behind: what is written from there on goes to scratch, but no block
+    that holds tokens already.
+    """
+    window, reserve = kept[0]
+    begun = stale_blocks(prompt, window + reserve, size) * size
+    return _state(min(prompt, begun + 1), drafts=size)
 
 
 def _of_beams(numbers: Numbers, side: int, prompt: int, prefix: int, size: int, kept: Kept, beams: int) -> SideState:

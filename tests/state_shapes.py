@@ -185,6 +185,20 @@ def scratch_takes_due_blocks(case: Case) -> bool:
     )
 
 
+@shape("a block that reuse began, and that drafts would let the window leave behind")
+def begun_before_scratch(case: Case) -> bool:
+    context, size = case.context, size_of(case)
+    if context.scratch is None:
+        return False
+    for request, group, _ in windows(case):
+        begun, kept = request.context.cached // size, group.window + context.reserve_of(group.name)
+        most = request.prompt + request.context.drafts - context.scratch
+        is_within = begun >= stale(case, request, group, context.reserve_of(group.name))
+        if request.context.cached % size and is_within and (begun + 1) * size <= most + 1 - kept:
+            return True
+    return False
+
+
 # ---- reuse
 
 
