@@ -12,6 +12,7 @@ from kvwitness.search import save_failure
 from kvwitness.settings import Judged
 from kvwitness.trial import Judgement, Trial
 from kvwitness.witness import check_writable
+from kvwitness.words import count
 from oracle.model import upgrades
 from oracle.model.buffers import Model
 from oracle.model.case import SIDES, Case, Native, Slots
@@ -19,6 +20,7 @@ from oracle.model.codec import from_plain
 from oracle.model.errors import InvalidCase, MalformedFile
 from oracle.model.json_text import parse
 from oracle.model.slots import number_blocks
+from oracle.truth.verdict import Verdict
 from strategies.deployments import deployment
 
 
@@ -180,8 +182,17 @@ def judge_deployment(wanted: Deployment, judged: Judged, out: str) -> Outcome:
     nobody_serves = all(verdict.refusals for verdict in verdicts.values())
     for name, verdict in verdicts.items():
         if verdict.refusals and (verdict or nobody_serves):
-            raise Refused(name, verdict.refusals[0].code, verdict.refusals[0].reason)
+            others = tuple((other, _answer(verdicts[other])) for other in verdicts if other != name)
+            raise Refused(name, verdict.refusals[0].code, verdict.refusals[0].reason, others)
     return Outcome(case, judgement)
+
+
+def _answer(verdict: Verdict) -> str:
+    """What a subject answered to a transfer that another one refuses."""
+    if verdict.refusals:
+        return f"refuses it too: {'; '.join(map(str, verdict.refusals))}"
+    answer = "every byte would be in its place" if verdict else "not every byte would be in its place"
+    return f"plans {count(verdict.pairs, 'rank pair')}, and {answer}"
 
 
 def _shrunk(judgement: Judgement, trial: Trial) -> Judgement:

@@ -12,13 +12,18 @@ class CannotRun(Exception):
 
 
 class Refused(CannotRun):
-    """The one deployment or file that was asked about is refused: ``code`` and the reason the subject gave."""
+    """The one deployment or file that was asked about is refused: ``code`` and the reason the subject gave.
 
-    def __init__(self, subject: str, code: str, why: str) -> None:
+    ``others``: what each other subject answered, as ``(name, "refuses it too: ...")``.
+    """
+
+    def __init__(self, subject: str, code: str, why: str, others: tuple[tuple[str, str], ...] = ()) -> None:
         self.subject = subject
         self.code = code
         self.why = why
-        super().__init__(f"{subject} refuses this transfer: {code}: {why}")
+        self.others = others
+        beside = "".join(f"; {name} {answer}" for name, answer in others)
+        super().__init__(f"{subject} refuses this transfer: {code}: {why}{beside}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.subject, self.code, self.why)
+        return type(self), (self.subject, self.code, self.why, self.others)

@@ -61,11 +61,13 @@ def test_a_refused_deployment_prints_code_and_reason_and_exits_2(shell: Shell, t
     said = shell(*arguments)
     assert said.status == 2
     reason = "along tp: 3 source ranks and 8 destination ranks: neither number divides the other"
-    assert said.err == f"kvwitness: mapping refuses this transfer: fan_undefined: {reason}\n"
+    beside = "plans 8 rank pairs, and not every byte would be in its place"
+    assert said.err == f"kvwitness: mapping refuses this transfer: fan_undefined: {reason}; native {beside}\n"
     as_json = shell(*arguments, "--json")
     assert as_json.status == 2
     assert as_json.json["verdict"] == "not run"
     assert as_json.json["refused"] == {"subject": "mapping", "code": "fan_undefined", "reason": reason}
+    assert as_json.json["others"] == {"native": beside}
 
 
 def test_a_failing_deployment_leaves_a_witness(shell: Shell, tmp_path: Path) -> None:

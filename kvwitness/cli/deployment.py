@@ -89,6 +89,7 @@ def _plain_refusal(wanted: Deployment, refused: Refused) -> dict[str, object]:
         "verdict": "not run",
         "reason": refused.reason,
         "refused": {"subject": refused.subject, "code": refused.code, "reason": refused.why},
+        "others": dict(refused.others),
         "deployment": _plain_deployment(wanted),
     }
 
