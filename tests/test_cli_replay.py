@@ -99,6 +99,42 @@ def test_json_says_the_same(shell: Shell, planted: Path) -> None:
     assert said.json["derived_otherwise"] == []
 
 
+@pytest.fixture
+def three(planted: Path, tmp_path: Path) -> tuple[Path, Path, Path]:
+    """Files that still fail, cannot tell and pass."""
+    missing = changed(planted, tmp_path / "missing.json", subject="gone")
+    plain = json.loads(planted.read_text())
+    del plain["witness"]
+    (tmp_path / "case.json").write_text(json.dumps(plain))
+    return planted, missing, tmp_path / "case.json"
+
+
+def test_of_several_files_all_are_judged(shell: Shell, three: tuple[Path, Path, Path]) -> None:
+    fails, missing, passes = three
+    said = shell("replay", *three)
+    assert said.status == 1
+    assert f"{fails}: still fails: mapping: not elected\n" in said.out
+    assert f"kvwitness: {missing}: subject = 'gone' is not possible" in said.err
+    assert f"{passes}: " in said.out
+    assert said.out.endswith("3 files: 1 still failing, 1 that cannot be told, 1 passing\n")
+
+
+def test_the_status_of_several_files_is_that_of_the_worst(shell: Shell, three: tuple[Path, Path, Path]) -> None:
+    fails, missing, passes = three
+    assert shell("replay", passes, fails).status == 1
+    assert shell("replay", passes, missing).status == 2
+    assert shell("replay", passes, passes).status == 0
+    assert shell("replay", passes, missing, "--bisect").status == 125
+    assert shell("replay").status == 2
+
+
+def test_several_files_are_a_json_object_each(shell: Shell, three: tuple[Path, Path, Path]) -> None:
+    lines = shell("replay", *three, "--json").out.splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [each["verdict"] for each in found] == ["fail", "not run", "pass"]
+    assert [each["file"] for each in found] == [str(path) for path in three]
+
+
 def test_a_plain_case_file_is_judged_too(shell: Shell, planted: Path, tmp_path: Path) -> None:
     plain = json.loads(planted.read_text())
     del plain["witness"]
