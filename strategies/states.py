@@ -1,7 +1,7 @@
 """What cache managers hold of a request before the transfer, and what they keep besides (spec: blocks, strategies).
 
 Lengths are placed where a block, a window or a reserve ends, and the two sides are drawn apart. What no manager would
-let happen is not drawn: several beams come with V1, sinks with V2, and a receiver's reserve covers what it reached.
+let happen is not drawn: several beams come with V1, sinks with V2, and a receiver keeps what it is to receive.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from oracle.model.buffers import LayerGroup, Model
 from oracle.model.case import Request, SideState
+from oracle.model.states import reserve_lacking
 from oracle.model.topology import Topology
 from strategies import numbers as n
 from strategies.numbers import Concept, Numbers
@@ -81,18 +82,25 @@ def draw_states(
                 # Requests of a case are to differ: the one at the second place has the states of the other side.
                 own.append(_of_one(numbers, (side + place) % 2, request.prompt, prefix, sizes[side], kept))
         states.append(own)
-    least = _reached(versions[1], requests, states[1]) if windows else 0
     ahead = numbers(n.LOOK_AHEAD) if any(request.cuts for request in requests) else 0
     scratch = [(None, 0, 1, size, 0)[numbers(_SCRATCH[side])] if windows else None for side, size in enumerate(sizes)]
+    stated = tuple(
+        [
+            _stated(request, states[0][index], states[1][index], 1 if index else beams)
+            for index, request in enumerate(requests)
+        ]
+    )
+    enough = tuple(
+        [
+            max(reserve, *[reserve_lacking(group, versions[1], sizes[1], request) for request in stated])
+            for group, reserve in zip(windows, reserves[1], strict=True)
+        ]
+    )
     managed = (
         _managed(versions[0], windows, reserves[0], scratch[0], ahead),
-        _managed(versions[1], windows, tuple([max(each, least) for each in reserves[1]]), scratch[1], 0),
+        _managed(versions[1], windows, enough, scratch[1], 0),
     )
-    stated = [
-        _stated(request, states[0][index], states[1][index], 1 if index else beams)
-        for index, request in enumerate(requests)
-    ]
-    return model, tuple(stated), managed
+    return model, stated, managed
 
 
 @lru_cache(maxsize=4096)
@@ -246,15 +254,6 @@ def _reserves(option: int, size: int, windows: int) -> tuple[int, ...]:
     if option == 6:
         return (0,) * (windows - 1) + (size + 1,) * min(windows, 1)
     return ((0, 1, size, size + 1, size - 1, 2 * size + 1)[option],) * windows
-
-
-def _reached(version: str, requests: tuple[Request, ...], states: list[SideState]) -> int:
-    """The most tokens beyond its prompt for which a receiver lets go of a block: on V1 the last one does not yet."""
-    most = 0
-    for request, state in zip(requests, states, strict=True):
-        beyond = state.reached - request.prompt
-        most = max(most, max(state.drafts, beyond) - 1 if version == "v1" else beyond)
-    return most
 
 
 @lru_cache(maxsize=16384)

@@ -172,6 +172,14 @@ def wider_receiver(case: Case) -> bool:
     )
 
 
+@shape("a receiver that goes on beyond the prompt with less reserve than that")
+def goes_on_without_reserve(case: Case) -> bool:
+    return any(
+        request.room("generation") - request.prompt > case.generation.reserve_of(group.name) + 1
+        for request, group, _ in windows(case)
+    )
+
+
 @shape("I11, m22: sinks before a gap")
 def sinks_before_a_gap(case: Case) -> bool:
     return any(group.sinks and end * size_of(case) > group.sinks for _, group, end in windows(case))

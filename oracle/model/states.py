@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oracle.model.errors import InvalidCase, require_whole
 
 if TYPE_CHECKING:
-    from oracle.model.buffers import Model
+    from oracle.model.buffers import LayerGroup, Model
     from oracle.model.case import Request
     from oracle.model.instance import Instance
 
@@ -83,22 +83,33 @@ def _check_receiver(model: Model, instance: Instance, request: Request, where: s
     receiver drops by its own window, which its reserve widens: v2 as its history grows, v1 with every token
     that it takes in, the newest one of which is not counted.
     """
-    state, size = request.generation, instance.tokens_per_block
-    first = instance.manager == "v1"
-    done = request.room("generation") - 1 if first else max(request.prompt, state.reached)
-    blocks = -(-request.prompt // size)
+    state, first = request.generation, instance.manager == "v1"
     for group in model.groups:
-        if group.window is None or group.length != "prompt":
-            continue
-        due = max((request.prompt + 1 - group.window) // size, state.cached // size, -(-group.sinks // size), 0)
-        if due >= blocks:
-            continue
-        # the oldest due block stays as long as the window behind ``done`` begins before its end
-        lacking = done + 1 - group.window - (due + 1) * size + 1
+        lacking = reserve_lacking(group, instance.manager, instance.tokens_per_block, request)
         if lacking > instance.reserve_of(group.name):
             name = "drafts" if first and state.reached <= request.prompt + state.drafts else "reached"
+            due = _first_due(group, instance.tokens_per_block, request)
             accepted = (
                 f"block {due} of group {group.name} is due and dropped: expected a reserve of at least "
                 f"{lacking} tokens, or fewer tokens beyond the prompt"
             )
             raise InvalidCase(f"{where}.generation.{name}", getattr(state, name), accepted)
+
+
+def reserve_lacking(group: LayerGroup, manager: str, tokens_per_block: int, request: Request) -> int:
+    """Tokens that a receiver must keep beyond the window of ``group`` to have room for what is due; 0 or less: none."""
+    if group.window is None or group.length != "prompt":
+        return 0
+    due = _first_due(group, tokens_per_block, request)
+    if due >= -(-request.prompt // tokens_per_block):
+        return 0
+    beyond = request.room("generation") - 1 if manager == "v1" else max(request.prompt, request.generation.reached)
+    # the oldest due block stays as long as the window behind ``beyond`` begins before its end
+    return beyond + 1 - group.window - (due + 1) * tokens_per_block + 1
+
+
+def _first_due(group: LayerGroup, tokens_per_block: int, request: Request) -> int:
+    """The oldest block behind the sinks that the window reaches at the prompt and that the receiver has not cached."""
+    assert group.window is not None
+    behind = (request.prompt + 1 - group.window) // tokens_per_block
+    return max(behind, request.generation.cached // tokens_per_block, -(-group.sinks // tokens_per_block), 0)

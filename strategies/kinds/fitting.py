@@ -46,7 +46,7 @@ def draw_window(number: int, around: Surroundings) -> int:
     """
     if number == 7:
         return around.prompt + 1
-    blocks, beside = ((1, 0), (1, -1), (0, 1), (2, 0), (2, -1), (1, 1), (0, 0))[number]
+    blocks, beside = ((1, 0), (1, -1), (0, 1), (2, 0), (2, -1), (1, 1), (2, 1))[number]
     return max(1, around.prompt + 1 - blocks * around.tokens_per_block + beside)
 
 
