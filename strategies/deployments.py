@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
+from typing import TypeVar
 
 from oracle.model.buffers import Model
 from oracle.model.case import Case, Native, Request, SideState, Slots
@@ -12,12 +14,14 @@ from oracle.model.instance import LAYOUTS, Instance
 from oracle.model.topology import Topology
 from strategies.instances import has_heads
 from strategies.kinds import find_model
-from strategies.kinds.protocol import Declaration
+from strategies.kinds.protocol import Declaration, Kind, PublishedModel, of_kind
 from strategies.requests import lengths_of
 from strategies.topologies import Shape, check_allowed, even_cut
 
 PARAMETERS = ("tp", "pp", "cp", "dp", "layout")
 """What may be given for a side. ``pp``: a number of stages, or the layers of each: ``27+27+26``, ``[27, 27, 26]``."""
+
+T = TypeVar("T")
 
 _SWITCH = {"on": True, "off": False, "true": True, "false": False}
 
@@ -53,10 +57,11 @@ def deployment(
     >>> case.generation.topology.stages
     (27, 27, 26)
     """
-    kind = None
+    kind = published = None
     if isinstance(model, str):
         kind, published = find_model(model)
-        declaration = published.declare(element_bits)
+        bits = published.element_width(element_bits)
+        declaration = _of(kind, published, lambda: published.declare(bits))
         tokens_per_block = published.block_length(tokens_per_block)
     elif isinstance(model, Model):
         declaration = Declaration(model, native)
@@ -94,15 +99,17 @@ def deployment(
         )
         for index, tokens in enumerate(prompts)
     )
-    return Case(
-        model,
-        sides[0],
-        sides[1],
-        requests,
-        slots=slots or Slots(),
-        native=declaration.native,
-        kind=kind.name if kind else "",
-    )
+    case = partial(Case, model, *sides, requests, slots=slots or Slots(), native=declaration.native)
+    return case() if kind is None else _of(kind, published, lambda: case(kind=kind.name))
+
+
+def _of(kind: Kind, model: PublishedModel, build: Callable[[], T]) -> T:
+    """What ``build`` returns; where it refuses, the reason with the kind and the model that it is about."""
+    try:
+        return build()
+    except InvalidCase as error:
+        whose = f"model {model.name}"
+        raise of_kind(f"kind {kind.name}", of_kind(whose, error)) from error
 
 
 def _side(side: str, parameters: Mapping[str, object], layers: int, extra: int, layout: str) -> tuple[Topology, str]:

@@ -101,9 +101,17 @@ def test_rows_of_tokens_that_do_not_divide_a_block() -> None:
 def test_what_is_derived_from_a_role_that_does_not_move() -> None:
     derived = side(TOKENS, D, moves=(Move(MoveState.DERIVED, inputs=("score",)),))
     still = lambda on: Buffer("score", on, (Part((TOKENS, D), 8),), moves=(Move(MoveState.NEVER),))  # noqa: E731
-    rule = "kind odd: buffer side.move = (0, 'score') is not possible: derived from a role that does not move"
-    assert drawn(with_key(still, derived)) == rule
-    assert drawn(with_key(derived)) == rule
+    rule = "derived from a role that its group does not move on that layer"
+    assert drawn(with_key(still, derived)) == f"kind odd: buffer side.move = (0, 'score') is not possible: {rule}"
+
+
+def test_what_is_derived_from_a_role_that_its_group_does_not_have_on_that_layer() -> None:
+    def build(around: Surroundings) -> Declaration:
+        derived = side(TOKENS, D, moves=(Move(MoveState.DERIVED, inputs=("key",)),))(every(around))
+        return Declaration(Model(around.layers, (keys(around), paged("window", (derived,), 4))), None)
+
+    rule = "derived from a role that its group does not move on that layer"
+    assert drawn(build) == f"kind odd: buffer side.move = (0, 'key') is not possible: {rule}"
 
 
 def test_what_is_derived_from_nothing() -> None:

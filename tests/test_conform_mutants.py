@@ -109,7 +109,7 @@ def test_mistakes_in_moves_and_windows() -> None:
     found = mutants("key @ 0 : T ; 8", "v @ 0 : T ; 8 ; derived(key)", window=3)
     assert found["v: derived → send"] == "T ; 8"
     assert "v: derived → never" not in found
-    assert found["key: send → never"].endswith("derived from a role that does not move")
+    assert found["key: send → never"].endswith("derived from a role that its group does not move on that layer")
     assert found["group kv: window dropped"] == "None"
     assert found["group kv: window a token longer"] == "4"
     optional = mutants("key @ 0 : T ; 8 ; optional(context)")

@@ -97,7 +97,7 @@ IMPOSSIBLE_MODELS: list[tuple[Callable[[], object], str, object, str]] = [
     ),
     (lambda: Model(2, (paged("a", KEY),), LayerSet((2,))), "model.draft", 2, "the model has 2 layers"),
 ]
-UNMOVED = "derived from a role that does not move"
+UNMOVED = "derived from a role that its group does not move on that layer"
 IMPOSSIBLE_ORIGINS: list[tuple[Callable[[], object], tuple[int, str]]] = [
     (lambda: Model(2, (paged("a", KEY, derived("0..1", "value")),)), (0, "value")),
     (lambda: Model(2, (paged("a", buffer("key", [0], tokens(), payload(4)), derived()),)), (1, "key")),

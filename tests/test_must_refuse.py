@@ -59,7 +59,12 @@ REMAINDER = "an even split over 4 ranks needs a multiple of 4"
         (("key @ 0 : T D(2) ; 8 ; x(4)",), "tp1", "tp1", "x(4) does not divide 6 rows a block"),
         (("key @ 0 : T D(2) ; 8 ; sub(4)",), "tp1", "tp1", "the sub-page does not divide 6 rows a block"),
         (("key @ 0 : T(4) D(2) ; 8",), "tp1", "tp1", "T(4) does not divide tokens_per_block = 6"),
-        (("v @ 0 : T D(2) ; 8 ; derived(key)",), "tp1", "tp1", "derived from a role that does not move"),
+        (
+            ("v @ 0 : T D(2) ; 8 ; derived(key)",),
+            "tp1",
+            "tp1",
+            "derived from a role that its group does not move on that layer",
+        ),
         (("key @ 0 : T ; 8 ; alias 1", "other @ 1 : T ; 8"), "tp1 pp1+1", "tp1 pp2", "layer 1 aliases key of layer 0"),
     ],
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from oracle.model.buffers import Model
 from oracle.model.case import Case
 from oracle.model.errors import InvalidCase
 from oracle.model.sides import lay_out
 from strategies.deployments import deployment
 from strategies.kinds import find_kind
-from strategies.kinds.protocol import Surroundings
+from strategies.kinds.pieces import layers, paged, rows
+from strategies.kinds.protocol import Declaration, PublishedModel, Surroundings
 
 
 def stages(model: str, pp: object) -> tuple[int, ...]:
@@ -113,3 +115,26 @@ def test_a_wrong_parameter_is_named_with_what_is_accepted(model: str, context: d
 def test_a_wrong_request_is_refused(parameters: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidCase, match=message):
         deployment("qwen3-32b", {}, {}, **parameters)  # type: ignore[arg-type]
+
+
+def test_what_a_model_cannot_be_is_told_with_its_kind_and_its_name() -> None:
+    with pytest.raises(InvalidCase) as caught:
+        deployment("nemotron-h-8b", {"tp": 3}, {"tp": 8}, prompt=1)
+    assert str(caught.value) == (
+        "kind mamba2: model nemotron-h-8b: buffer ssm_state, axis H = 128 is not possible: "
+        "an even split over 3 ranks needs a multiple of 3"
+    )
+
+
+def test_a_published_model_that_cannot_be_built_is_told_with_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(bits: int) -> Declaration:
+        twice = tuple(rows("key", layers(range(2)), 4, bits) for _ in range(2))
+        return Declaration(Model(2, (paged("kv", twice),)), None)
+
+    odd = PublishedModel("twice", "Twice", 2, build, "made for a test", "general knowledge")
+    monkeypatch.setattr("strategies.deployments.find_model", lambda name: (find_kind("gqa"), odd))
+    with pytest.raises(InvalidCase) as caught:
+        deployment("twice", {}, {}, prompt=1)
+    assert str(caught.value) == (
+        "kind gqa: model twice: group kv.buffers = (0, 'key') is not possible: two buffers have one key"
+    )

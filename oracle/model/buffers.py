@@ -312,9 +312,8 @@ class Model(Hashed):
                     for name in buffer.move_on(layer).inputs:
                         source = holders.get((layer, name))
                         if source is None or not source.move_on(layer).moves:
-                            raise InvalidCase(
-                                f"buffer {buffer.role}.move", (layer, name), "derived from a role that does not move"
-                            )
+                            accepted = "derived from a role that its group does not move on that layer"
+                            raise InvalidCase(f"buffer {buffer.role}.move", (layer, name), accepted)
         self._check_ids(keys)
         for layer in self.draft:
             if layer >= self.layers:

@@ -91,17 +91,22 @@ class PublishedModel:
 
     def declare(self, bits: int | None = None) -> Declaration:
         """The declaration with K/V elements of ``bits`` bits; ``None``: the usual width."""
-        if bits is None:
-            bits = self.element_bits[0]
-        if bits not in self.element_bits:
-            accepted = ", ".join(map(str, self.element_bits))
-            raise InvalidCase(f"element bits of {self.name}", bits, f"expected one of {accepted}")
+        bits = self.element_width(bits)
         try:
             return self.build(bits)
         except InvalidCase as error:
             raise of_kind(f"model {self.name}", error) from error
         except Exception as error:
             raise InvalidCase(f"model {self.name}: element bits", bits, f"build raised {_told(error)}") from error
+
+    def element_width(self, bits: int | None = None) -> int:
+        """``bits`` of a K/V element, checked, or the usual number."""
+        if bits is None:
+            return self.element_bits[0]
+        if bits not in self.element_bits:
+            accepted = ", ".join(map(str, self.element_bits))
+            raise InvalidCase(f"element bits of {self.name}", bits, f"expected one of {accepted}")
+        return bits
 
     def block_length(self, tokens: int | None = None) -> int:
         """``tokens``, checked, or the usual number of tokens per block."""
