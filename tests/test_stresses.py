@@ -150,7 +150,7 @@ SHOWN: dict[str, tuple[Case, Case, Model]] = {
         LATENT,
     ),
     "page footers": (case_of(FOOTER, ONE, ONE, 3), case_of(FOOTER, ONE, ONE, 4), RECORD),
-    "records": (case_of(RECORD, ONE, ONE, 1), case_of(LATENT, ONE, ONE, 1), LATENT),
+    "records": (case_of(RECORD, ONE, ONE, 1), case_of(FOOTER, ONE, ONE, 1), FOOTER),
     "ring rows": (case_of(RING, ONE, ONE, 1), case_of(LATENT, ONE, ONE, 1), LATENT),
     "several sub-pages in a block": (
         case_of(PAGES, side(tokens=4), side(tokens=4), 1),

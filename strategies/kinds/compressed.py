@@ -22,10 +22,14 @@ SWA, STATES, MAIN = (7, 0), (7, 1), (7, 5)
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """How a row is stored: (elements, bits of one) of each part, one part after another in a sub-page of rows."""
+    """How a row is stored: (elements, bits of one) of each part, one part after another in a sub-page of rows.
+
+    ``opaque``: the elements of a row of one part are bytes of a record, as those of several parts always are.
+    """
 
     parts: tuple[tuple[int, int], ...]
     sub_rows: int = 0
+    opaque: bool = False
 
     def buffer(
         self,
@@ -37,14 +41,14 @@ class Rows:
         align: int = 0,
     ) -> Buffer:
         """The buffer of such rows, the same on every rank."""
-        parts = _parts(self.parts, tokens_per_row)
+        parts = _parts(self.parts, tokens_per_row, self.opaque or len(self.parts) > 1)
         return Buffer(role, on, parts, placement=Placement(align=align), sub_rows=self.sub_rows, ids=ids)
 
 
 @lru_cache(maxsize=1024)
-def _parts(sizes: tuple[tuple[int, int], ...], tokens_per_row: int) -> tuple[Part, ...]:
+def _parts(sizes: tuple[tuple[int, int], ...], tokens_per_row: int, opaque: bool) -> tuple[Part, ...]:
     tokens = Axis("T", tokens_per_row=tokens_per_row)
-    name = "B" if len(sizes) > 1 else "D"
+    name = "B" if opaque else "D"
     return tuple(Part((tokens, Axis(name, size)), bits) for size, bits in sizes)
 
 

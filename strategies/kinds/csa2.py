@@ -63,13 +63,13 @@ def declare(
             continue
         known = kept.setdefault(reach, [])
         both = layers(on | {layer for buffer in known for layer in buffer.layers})
-        buffer = Rows(((sizes.window, 8),)).buffer("csa2_swa", both, ids=SWA)
+        buffer = Rows(((sizes.window, 8),), opaque=True).buffer("csa2_swa", both, ids=SWA)
         rebuilt = (Move(MoveState.REBUILT, decoder), Move())
         known[:] = [replace(buffer, moves=rebuilt) if not on.isdisjoint(decoder) else buffer]
     kept[None] = []
     for ratio in sorted({ratios[owner] for owner in owners}):
         for role, rows, holders in (
-            ("csa2_global", Rows(((sizes.main, 8),)), owners),
+            ("csa2_global", Rows(((sizes.main, 8),), opaque=True), owners),
             ("csa2_index", Rows(tuple((size, 8) for size in sizes.index), sizes.sub_rows), (*owners, *indexed)),
         ):
             read = {layer: max(own for own in holders if own <= layer) for layer in every if ratios[layer]}

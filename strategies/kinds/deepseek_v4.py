@@ -22,7 +22,10 @@ INDEX_8, INDEX_4 = Rows(((INDEX_DIM, 8), (4, 8))), Rows(((INDEX_DIM // 2, 8), (4
 FLASH = (0, 0, *(FINE, COARSE) * 20, FINE)
 PRO = (COARSE, COARSE, *(FINE, COARSE) * 29, FINE)
 MTP = (0,)
-"""The MTP layer after them has a window cache alone."""
+"""The MTP layer after them: the configs' lists of ratios end with its own, which is 0, a window cache alone.
+
+It is the last of the list, and so what further MTP layers (one less than there are drafts) copy.
+"""
 
 
 def forms(bits: int, *, records: bool = False, align: int = 0) -> Forms:
@@ -94,13 +97,13 @@ KIND = Kind(
             "deepseek-v4-flash",
             "DeepSeek-V4-Flash",
             FLASH,
-            "43 layers, ratios 0, 0, (4, 128) x 20, 4, window 128, one head of 512, index 128; one MTP layer",
+            "43 layers, ratios 0, 0, (4, 128) x 20, 4, window 128, one head of 512, index 128; an MTP layer of 0",
         ),
         _published(
             "deepseek-v4-pro",
             "DeepSeek-V4-Pro",
             PRO,
-            "61 layers, ratios 128, 128, (4, 128) x 29, 4, window 128, one head of 512, index 128; one MTP layer",
+            "61 layers, ratios 128, 128, (4, 128) x 29, 4, window 128, one head of 512, index 128; an MTP layer of 0",
         ),
     ),
     layers=(1, 4),

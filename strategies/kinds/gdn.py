@@ -12,16 +12,18 @@ from strategies.kinds.protocol import Declaration, Kind, PublishedModel, Surroun
 from strategies.kinds.recurrent import (
     ATTENTION,
     STATE,
+    STEP_STATES,
     delta_net,
     draw_state_dim,
     draw_state_heads,
     interval_mask,
     masks,
     on_layers,
+    step_states,
 )
 from strategies.numbers import pick
 
-NATIVE = Native((("all", "indexed"), ("ssm_state", "indexed"), ("conv_state", "sectioned")))
+NATIVE = Native((("all", "indexed"), ("ssm_state", "indexed"), ("conv_state", "sectioned")), ignored=(STEP_STATES,))
 
 DIMS = (1, 2, 1, 2, 4, 3, 1, 2)
 VALUE_DIMS = (2, 1, 3, 4)
@@ -44,8 +46,10 @@ def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
         draw_state_heads(1 + value_heads // 4, around),
         VALUE_DIMS[value_heads % 4],
         1 + steps,
-        bits=(32, 16)[width],
+        bits=(32, 16, 32)[width],
     )
+    if width == 2:
+        recurrent = (*recurrent, step_states(on_layers(mask, STATE), 8))
     return declare(mask, draw_heads(kv_heads, around, 64), DIMS[row % 8], (16, 8)[row // 8], recurrent)
 
 
@@ -58,7 +62,7 @@ KIND = Kind(
     name="gdn",
     description="gated delta net hybrids: convolution state of queries, keys and values, state by value heads, K/V",
     order=12,
-    bounds=(64, 64, 16, len(KEY_HEADS), 3, 12, 3, 2),
+    bounds=(64, 64, 16, len(KEY_HEADS), 3, 12, 3, 3),
     decode=decode,
     scope=((0, 1, 1, 0, 0, 0, 1, 0), (0, 0, 1, 1, 0, 1, 0, 1)),
     published=(

@@ -11,16 +11,18 @@ from strategies.kinds.recurrent import (
     ATTENTION,
     NEITHER,
     STATE,
+    STEP_STATES,
     conv,
     draw_state_dim,
     draw_state_heads,
     masks,
     on_layers,
     ssm,
+    step_states,
 )
 from strategies.numbers import pick
 
-NATIVE = Native((("all", "indexed"), ("ssm_state", "indexed"), ("conv_state", "sectioned")))
+NATIVE = Native((("all", "indexed"), ("ssm_state", "indexed"), ("conv_state", "sectioned")), ignored=(STEP_STATES,))
 
 DIMS = (1, 2, 1, 2, 4, 3, 1, 2)
 HEAD_DIMS = (2, 1, 3, 4)
@@ -43,23 +45,23 @@ def declare(
     *,
     whole: bool = False,
     widths: tuple[int, int] = WIDTHS[0],
+    speculates: bool = False,
     extra: int = 0,
 ) -> Declaration:
     """A layer a letter of ``mask``; recurrent ones have ``heads`` heads of ``head_dim``, attention ones K/V heads.
 
     The convolution keeps ``steps`` inputs of the channels x (``heads * head_dim``), B and C (``groups * state_dim``
-    each). ``whole``: every rank holds B and C whole, as where there is one group.
+    each). ``whole``: every rank holds B and C whole, as where there is one group. ``speculates``: there are states of
+    single steps besides, which stay where they are.
     """
     recurrent, attention = on_layers(mask, STATE), on_layers(mask, ATTENTION)
     sections = (("x", heads * head_dim), ("B", groups * state_dim), ("C", groups * state_dim))
+    states = (
+        ssm(recurrent, heads, head_dim, state_dim, widths[0]),
+        conv(recurrent, sections, steps, widths[1], whole=("B", "C") if whole else ()),
+    )
     groups_of_layers = (
-        state(
-            "state",
-            (
-                ssm(recurrent, heads, head_dim, state_dim, widths[0]),
-                conv(recurrent, sections, steps, widths[1], whole=("B", "C") if whole else ()),
-            ),
-        ),
+        state("state", (*states, step_states(recurrent, 8)) if speculates else states),
         paged("kv", key_value(attention, kv_heads, kv_dim, bits)),
     )
     return Declaration(Model(len(mask), groups_of_layers), NATIVE, extra)
@@ -79,7 +81,8 @@ def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
         draw_state_dim(count, 1 + state_dim, around),
         1 + steps,
         whole=whole,
-        widths=WIDTHS[widths],
+        widths=WIDTHS[widths % len(WIDTHS)],
+        speculates=widths == len(WIDTHS),
     )
 
 
@@ -96,7 +99,7 @@ KIND = Kind(
     name="mamba2",
     description="Mamba-2 hybrids: convolution state in unequal sections and SSM state over the TP×CP grid, K/V, MLP",
     order=11,
-    bounds=(256, 64, 16, 12, len(GROUPS), 3, 3, len(WIDTHS)),
+    bounds=(256, 64, 16, 12, len(GROUPS), 3, 3, len(WIDTHS) + 1),
     decode=decode,
     scope=((0, 1, 1, 0, 0, 0, 1, 0), (0, 0, 1, 4, 1, 1, 0, 0)),
     published=(

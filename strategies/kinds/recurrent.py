@@ -7,7 +7,7 @@ from itertools import product
 from math import gcd, lcm
 
 from oracle.model.axes import Axis, Grid, Section, Split
-from oracle.model.buffers import Buffer, Part
+from oracle.model.buffers import Buffer, Move, MoveState, Part, Placement
 from oracle.model.layers import LayerSet
 from strategies.kinds.fitting import divisible
 from strategies.kinds.pieces import KEPT
@@ -15,6 +15,9 @@ from strategies.kinds.protocol import Surroundings
 
 STATE, ATTENTION, NEITHER = "S", "A", "-"
 """What a layer of a hybrid is: recurrent, attention, or without buffers (MLP alone)."""
+
+STEP_STATES = "step_states"
+"""The role of which the legacy sender knows nothing."""
 
 SSM_BITS = 32
 CONV_BITS = 16
@@ -67,6 +70,13 @@ def delta_net(
     sections = (("q", keys), ("k", keys), ("v", value_heads * value_dim))
     split, whole = (Split.ALL, ("q", "k", "v")) if replicated else (Split.EVEN, ())
     return ssm(on, value_heads, value_dim, key_dim, bits, split), conv(on, sections, steps, whole=whole)
+
+
+@lru_cache(maxsize=KEPT)
+def step_states(on: LayerSet, nbytes: int) -> Buffer:
+    """What speculation keeps of single steps: outside of the manager's pools, and never sent."""
+    part = Part((Axis("B", nbytes),), 8)
+    return Buffer(STEP_STATES, on, (part,), moves=(Move(MoveState.NEVER),), placement=Placement(own=True))
 
 
 @lru_cache(maxsize=KEPT)

@@ -105,7 +105,8 @@ def _with_footers(model: Model) -> list[LayerGroup]:
 
 def _is_record(buffer: Buffer) -> bool:
     axes = buffer.parts[0].axes
-    return any(axis.is_token for axis in axes) and axes[-1].name == "B" and not axes[-1].is_split
+    is_opaque = len(buffer.parts) == 1 and axes[-1].name == "B" and not axes[-1].is_split
+    return is_opaque and any(axis.is_token for axis in axes)
 
 
 def _has_records(model: Model) -> bool:
