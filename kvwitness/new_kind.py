@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import keyword
+import os
+import sys
+from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 
 from kvwitness.errors import CannotRun
 from strategies import kinds as registry
@@ -95,7 +99,7 @@ def write_new_kind(file: str) -> tuple[str, ...]:
             "digits and _, as of a module"
         )
     ours = path.resolve().parent == Path(registry.__file__).resolve().parent
-    if name in {kind.name for kind in registry.kinds()} or (ours and name in registry.SUPPORT):
+    if not os.path.exists(path) and (name in _kind_names() or _is_module(name)):
         raise CannotRun(f"--new {file!r} is not possible: there is a kind or a module of this name; choose another")
     try:
         with path.open("x", encoding="utf-8") as written:
@@ -105,6 +109,28 @@ def write_new_kind(file: str) -> tuple[str, ...]:
     except OSError as error:
         raise CannotRun(f"--new {file!r} cannot be written: {error.strerror or error}") from None
     return _next_steps(path, name, ours)
+
+
+def _kind_names() -> set[str]:
+    """The names of all kinds, and of the modules that they are declared in or with."""
+    names = {kind.name for kind in registry.registered_kinds()}
+    return names | {module.name for module in iter_modules(registry.__path__)}
+
+
+def _is_module(name: str) -> bool:
+    """Whether Python knows a module of this name, which a file beside the program would hide.
+
+    A directory without ``__init__.py`` in the current one is none: the file may be meant to lie there.
+    """
+    if name in sys.stdlib_module_names:
+        return True
+    try:
+        spec = find_spec(name)
+    except ValueError:  # a module that runs already, such as __main__
+        return True
+    if spec is None or spec.origin is not None:
+        return spec is not None
+    return any(Path(place).resolve().parent != Path.cwd() for place in spec.submodule_search_locations or ())
 
 
 def _next_steps(path: Path, name: str, ours: bool) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from kvwitness.workers import Task, Workers
 from oracle.model.case import Case
 from oracle.model.codec import decode
 from oracle.truth.explain import explain
+from strategies.kinds import BrokenEntry
 from strategies.scope import small_scope
 
 
@@ -56,7 +57,8 @@ class Report:
     """What a search did. ``scope`` and ``random`` are tallies by kind; ``seconds`` the whole run's duration.
 
     ``timing``: what the random cases took, over all processes. ``stale``: entries of the ledger that
-    are no longer true. ``notes`` say what was left out and why.
+    are no longer true. ``notes`` say what was left out and why. ``broken``: of a search over all kinds, the entries of
+    other distributions that give none.
     """
 
     judged: Judged
@@ -69,6 +71,7 @@ class Report:
     timing: Timing = field(default_factory=Timing)
     shards: int = 0
     stale: list[str] = field(default_factory=list)
+    broken: tuple[BrokenEntry, ...] = ()
 
     @property
     def kinds(self) -> Tallies:

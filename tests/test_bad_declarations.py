@@ -13,7 +13,7 @@ from oracle.model.errors import InvalidCase
 from oracle.model.instance import Without
 from oracle.model.layers import LayerSet
 from strategies.cases import cases_of, decode
-from strategies.kinds.pieces import TOKENS, paged, rows, state
+from strategies.kinds.pieces import TOKENS, block_scales, by_heads, footer, paged, records, rows, state
 from strategies.kinds.protocol import Declaration, PublishedModel, Surroundings
 from strategies.numbers import simplest
 from strategies.scope import small_scope
@@ -76,6 +76,27 @@ def test_a_share_that_is_not_whole_bytes() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("helper", "where"),
+    [
+        (lambda on: block_scales(on, 1, 2 // 16)[0], "buffer key_block_scale, axis D.size = 0"),
+        (lambda on: block_scales(on, 1, 2, -1)[1], "buffer value_block_scale, axis D.size = -1"),
+        (lambda on: by_heads("side", on, 0, 2, 8), "buffer side, axis H.size = 0"),
+        (lambda on: rows("side", on, 0, 8), "buffer side, axis D.size = 0"),
+        (lambda on: rows("side", on, 2, 8, tokens_per_row=0), "buffer side, axis T.tokens_per_row = 0"),
+        (lambda on: records("side", on, 0), "buffer side, axis B.size = 0"),
+        (lambda on: footer("side", on, 2, 0), "buffer side, axis B.size = 0"),
+    ],
+)
+def test_a_size_of_nothing_names_its_role(helper: Callable[[LayerSet], Buffer], where: str) -> None:
+    assert drawn(with_key(helper)) == f"kind odd: {where} is not possible: expected a whole number of at least 1"
+
+
+def test_what_a_helper_says_of_a_whole_buffer_names_its_role_once() -> None:
+    assert drawn(with_key(lambda on: rows("side", on, 1, 4))).startswith("kind odd: buffer side.parts = ")
+    assert drawn(with_key(lambda on: rows("", on, 1, 8))).startswith("kind odd: buffer.role = ''")
+
+
 def test_a_width_that_no_byte_is_made_of() -> None:
     assert drawn(with_key(side(TOKENS, Axis("D", 8), bits=3))) == (
         "kind odd: buffer side, element bits = 3 is not possible: "
@@ -131,7 +152,8 @@ def test_two_groups_that_retain_alike() -> None:
         second = paged("twin", (rows("other", every(around), 3, 8),), domain=domain)
         return Declaration(Model(around.layers, (keys(around), second)), None)
 
-    assert drawn(build) == ("kind odd: group twin = '' is not possible: it retains as group kv does: name a domain")
+    rule = "kind odd: group twin (other) = '' is not possible: it retains as group kv (key) does: name a domain"
+    assert drawn(build) == rule
     kind = kind_of(lambda numbers, around: build(around, "draft"))
     assert len(decode(simplest(), kinds=(kind,)).model.groups) == 2
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.face import Said, in_a_process
+import strategies.kinds as registry
+from strategies.kinds import broken_entries, find_kind, find_model, is_shipped, kinds, registered_kinds
+from tests.face import Said, Shell, in_a_process
 
 GOOD = """\
 from strategies.kinds.mla import declare
@@ -109,3 +112,148 @@ def test_what_decode_raises_is_told_in_one_line_with_kind_and_numbers(tmp_path: 
         "kvwitness: kind theirs: numbers = (3,) is not possible: decode raised ZeroDivisionError: "
         "integer division or modulo by zero at their_file.py:6"
     ]
+
+
+# ---- kinds that are found, and do not build
+
+TWICE = GOOD.replace("return", "key = rows('key', layers([0]), 2, 8)\n    return paged('kv', (key, key)) or").replace(
+    "from strategies.kinds.mla", "from strategies.kinds.pieces import layers, paged, rows\nfrom strategies.kinds.mla"
+)
+PUBLISHED = GOOD.replace(
+    "((0,), (1,)))",
+    "((0,), (1,)), (MODEL,))",
+).replace(
+    "import Kind\n",
+    "import Kind, PublishedModel\n\n"
+    "MODEL = PublishedModel('theirs-1b', 'T', 2, lambda bits: declare(2, 8 // bits, 8), 'made up', 'config')\n",
+)
+UNBUILT = [
+    (TWICE, "kind theirs: group kv.buffers = (0, 'key') is not possible: two buffers have one key"),
+    (
+        RAISES,
+        "kind theirs: numbers = (3,) is not possible: decode raised ZeroDivisionError: "
+        "integer division or modulo by zero at their_file.py:6",
+    ),
+    (
+        PUBLISHED,
+        "kind theirs: model theirs-1b: buffer key, axis D.size = 0 is not possible: "
+        "expected a whole number of at least 1",
+    ),
+]
+"""Kinds of which no model builds, of which some do not, and of which a published one does not; and why."""
+LATE = GOOD.replace("    return", "    if around.layers == 3:\n        raise KeyError('three')\n    return")
+WHY_LATE = "kind theirs: numbers = "
+"""A kind that raises in a draw alone."""
+
+
+def line_of(why: str) -> str:
+    return f"kvwitness: kind entry point theirs (their_file:KIND) cannot be used: {why}"
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Makes a kind of another distribution known in this process; nothing of it is left behind."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+    class Entry:
+        name, value = "theirs", "their_file:KIND"
+
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+        def load(self) -> object:
+            names: dict = {"__name__": "their_file"}
+            exec(compile(self.text, "their_file.py", "exec"), names)
+            return names["KIND"]
+
+    def add(text: str) -> None:
+        monkeypatch.setattr(registry, "entry_points", lambda group: [Entry(text)] if group == registry.GROUP else [])
+        registry.registry.cache_clear()
+
+    yield add
+    monkeypatch.undo()
+    registry.registry.cache_clear()
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+@pytest.mark.parametrize(("text", "why"), [*UNBUILT, (LATE, WHY_LATE)])
+def test_the_list_has_all_other_kinds(register: Callable[[str], None], shell: Shell, text: str, why: str) -> None:
+    register(text)
+    said = shell("kinds")
+    (line,) = told(said)
+    assert said.status == 0 and (line == line_of(why) or (text == LATE and line.startswith(line_of(why))))
+    for kind in kinds():
+        assert (kind.name in {row.split(" ")[0] for row in said.out.splitlines()}) is is_shipped(kind.name)
+    assert "In how many of 300 cases of a kind each stress shows" in said.out
+    as_json = shell("kinds", "--json")
+    assert (as_json.status, told(as_json)) == (0, [line])
+    assert list(as_json.json["kinds"]) == [kind.name for kind in kinds() if is_shipped(kind.name)]
+    (broken,) = as_json.json["broken"]
+    assert (broken["name"], broken["entry"]) == ("theirs", "their_file:KIND") and line.endswith(broken["reason"])
+
+
+def test_the_list_of_good_kinds_names_none_as_broken(register: Callable[[str], None], shell: Shell) -> None:
+    register(GOOD)
+    said = shell("kinds", "--json")
+    assert (said.status, said.err, said.json["broken"]) == (0, "", [])
+    assert "theirs" in said.json["kinds"]
+
+
+@pytest.mark.parametrize(("text", "why"), [*UNBUILT, ("import gone\n", "ModuleNotFoundError: No module named 'gone'")])
+def test_a_search_over_all_kinds_leaves_it_out_and_says_so(
+    register: Callable[[str], None], shell: Shell, tmp_path: Path, text: str, why: str
+) -> None:
+    register(text)
+    search = (*SEARCH, "--out", tmp_path)
+    said = shell(*search)
+    assert (said.status, [line for line in told(said) if "entry point" in line]) == (0, [line_of(why)])
+    closing = " ".join(said.out.split()).rpartition("pass: no violation in 2 random cases")[2]
+    assert closing.endswith("; not judged: theirs (cannot be used)")
+    as_json = shell(*search, "--json").json
+    assert as_json["broken"] == [{"name": "theirs", "entry": "their_file:KIND", "reason": why}]
+    assert "theirs" not in as_json["kinds"] and len(as_json["kinds"]) == len(kinds())
+    others = shell(*search, "--kinds", "mla", "--json").json
+    assert others["broken"] == []
+
+
+@pytest.mark.parametrize(("text", "why"), UNBUILT)
+@pytest.mark.parametrize("command", [(*SEARCH, "--kinds", "mla,theirs"), ("kinds", "theirs")])
+def test_who_asks_for_a_kind_that_does_not_build_is_told_why(
+    register: Callable[[str], None], shell: Shell, command: tuple, text: str, why: str
+) -> None:
+    register(text)
+    said = shell(*command)
+    assert (said.status, said.out, told(said)) == (2, "", [f"kvwitness: {why}"])
+
+
+@pytest.mark.parametrize(("text", "why"), UNBUILT)
+def test_conform_still_looks_into_it(
+    register: Callable[[str], None], shell: Shell, tmp_path: Path, text: str, why: str
+) -> None:
+    register(text)
+    said = shell("conform", "theirs", "--examples", 20, "--out", tmp_path)
+    assert (said.status, said.err) == (1, "")
+    assert "FAIL" in said.out and "fail: theirs breaks " in said.out and "a registration" not in said.out
+
+
+def test_a_model_of_a_kind_that_does_not_build_is_told_with_its_reason(register: Callable[[str], None]) -> None:
+    register(PUBLISHED)
+    with pytest.raises(registry.InvalidCase, match=r"^kind theirs: model theirs-1b: buffer key, axis D\.size = 0"):
+        find_model("theirs-1b")
+
+
+def test_kinds_of_the_project_would_build_as_others_have_to() -> None:
+    for kind in kinds():
+        registry._build_some(kind)
+    assert registered_kinds() == kinds() and broken_entries() == ()
+
+
+def test_a_kind_of_the_project_that_does_not_build_is_no_warning(monkeypatch: pytest.MonkeyPatch, shell: Shell) -> None:
+    broken = registry.Kind("mla", "broken", 0, (1,), lambda numbers, around: 1 // 0, ((0,),))
+    monkeypatch.setattr("kvwitness.cli.kinds.kinds", lambda: (broken, find_kind("gqa")))
+    said = shell("kinds")
+    assert said.status == 2 and "kind mla: numbers = (0,)" in said.err and "entry point" not in said.err

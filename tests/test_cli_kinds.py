@@ -311,6 +311,11 @@ def test_a_file_among_the_kinds_of_the_project_needs_no_registering(
     ("name", "reason"),
     [
         ("gqa.py", "there is a kind or a module of this name; choose another"),
+        ("protocol.py", "there is a kind or a module of this name; choose another"),
+        ("numpy.py", "there is a kind or a module of this name; choose another"),
+        ("random.py", "there is a kind or a module of this name; choose another"),
+        ("strategies.py", "there is a kind or a module of this name; choose another"),
+        ("__main__.py", "there is a kind or a module of this name; choose another"),
         ("Mine.py", "'Mine' is to be the name of the kind; expected lower case letters, digits and _, as of a module"),
         ("my-kind.py", "'my-kind' is to be the name of the kind; "),
         ("2kinds.py", "'2kinds' is to be the name of the kind; "),
@@ -324,6 +329,18 @@ def test_a_file_that_cannot_be_a_new_kind_is_refused(shell: Shell, tmp_path: Pat
     assert said.status == 2
     assert reason in said.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_file_may_lie_in_a_directory_of_its_name(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("side_keys").mkdir()
+    assert shell("kinds", "--new", "side_keys/side_keys.py").status == 0
+    Path("side_keys/__init__.py").touch()
+    importlib.invalidate_caches()
+    assert "there is a kind or a module of this name" in shell("kinds", "--new", "side_keys.py").err
 
 
 def test_an_existing_file_is_left_as_it_is(shell: Shell, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_several_kinds_are_told_briefly(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_all_kinds(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "kinds", lambda: (find_kind("mla"), find_kind("kda_replicated")))
+    monkeypatch.setattr(command, "registered_kinds", lambda: (find_kind("mla"), find_kind("kda_replicated")))
     said = shell("conform", "--all", "--examples", 30, "--out", tmp_path)
     assert said.status == 0, said.out
     assert said.out.splitlines()[-1] == "pass: 2 kinds"

@@ -93,4 +93,14 @@ def test_published_models_are_held_against_the_same_roles() -> None:
 
 
 def test_without_a_legacy_rule_it_does_not_run() -> None:
-    assert check_declares(sample_of(kind_with(None))).outcome is Outcome.NOT_RUN
+    result = check_declares(sample_of(kind_with(None)))
+    assert result.outcome is Outcome.NOT_RUN and result.said.startswith("no legacy rule: ")
+
+
+def test_where_no_model_can_be_built_that_is_the_reason() -> None:
+    def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
+        twin = rows("key", layers(range(around.layers)), 3, 8)
+        return declared(around, keys(around, 2, twin), native=Native((("all", "indexed"),)))
+
+    result = check_declares(sample_of(kind_of(decode)))
+    assert (result.outcome, result.said) == (Outcome.NOT_RUN, "no model could be built")

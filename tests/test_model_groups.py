@@ -60,15 +60,15 @@ IMPOSSIBLE_MODELS: list[tuple[Callable[[], object], str, object, str]] = [
     ),
     (
         lambda: Model(2, (paged("a", KEY), paged("b", OPAQUE))),
-        "group b",
+        "group b (blob)",
         "",
-        "it retains as group a does: name a domain",
+        "it retains as group a (key) does: name a domain",
     ),
     (
         lambda: Model(2, (state("a", OPAQUE), state("b", buffer("conv", [1], payload(4))))),
-        "group b",
+        "group b (conv)",
         "",
-        "it retains as group a does: name a domain",
+        "it retains as group a (blob) does: name a domain",
     ),
     (lambda: Model(1, (paged("a", KEY),)), "buffer key.layers", 1, "the model has 1 layers"),
     (

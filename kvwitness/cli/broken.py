@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-from strategies.kinds import broken_entries, kinds
+from strategies.kinds import BrokenEntry, broken_entries, kinds
 
 
 def warn_of_broken_kinds(asked: Collection[str] = ()) -> None:
@@ -13,4 +13,14 @@ def warn_of_broken_kinds(asked: Collection[str] = ()) -> None:
     known = {kind.name for kind in kinds()}
     for entry in broken_entries():
         if entry.name not in asked or entry.name in known:
-            print(f"kvwitness: {entry}", file=sys.stderr)
+            warn_of(entry)
+
+
+def warn_of(entry: BrokenEntry) -> None:
+    """The line on stderr."""
+    print(f"kvwitness: {entry}", file=sys.stderr)
+
+
+def plain_broken(entries: Iterable[BrokenEntry]) -> list[dict[str, str]]:
+    """What ``--json`` says of them."""
+    return [{"name": entry.name, "entry": entry.value, "reason": entry.reason} for entry in entries]

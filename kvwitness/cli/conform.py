@@ -21,7 +21,7 @@ from kvwitness.witness import check_writable
 from kvwitness.words import count, joined
 from oracle.model.errors import require_whole
 from oracle.truth.verdict import Outcome
-from strategies.kinds import kinds
+from strategies.kinds import registered_kinds
 
 OUT = "witnesses"
 WORDS = {Outcome.PASS: "pass", Outcome.FAIL: "FAIL", Outcome.NOT_RUN: "not run"}
@@ -62,7 +62,7 @@ def command(
     require_whole("--examples", examples, least=1)
     chosen = read_seed(seed)
     warn_of_broken_kinds(names)
-    sources = [find_source(name) for name in names] or [find_source(kind.name) for kind in kinds()]
+    sources = [find_source(name) for name in names] or [find_source(kind.name) for kind in registered_kinds()]
     check_writable(out)
     found: list[Conformed] = []
     for source in sources:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kvwitness.cli.broken import warn_of_broken_kinds
+from kvwitness.cli.broken import plain_broken, warn_of, warn_of_broken_kinds
 from kvwitness.cli.output import console, write_lines, write_text
 from kvwitness.cli.status import PASS
 from kvwitness.errors import CannotRun
@@ -27,7 +27,7 @@ from kvwitness.new_kind import write_new_kind
 from kvwitness.words import joined
 from oracle.model.case import Native
 from oracle.model.errors import require_whole
-from strategies.kinds import find_kind, kinds
+from strategies.kinds import BrokenEntry, broken_entries, broken_entry, find_kind, is_shipped, kinds
 from strategies.kinds.protocol import Kind
 from strategies.stresses import STRESSES, SUBJECTS
 from strategies.stresses.reach import CASES, Reach, reach_of
@@ -57,7 +57,11 @@ def command(name: str | None, tp: int | None, file: str | None, as_object: bool)
     if name is None:
         if tp is not None:
             raise CannotRun("--tp has no meaning here: without NAME no pools are shown")
-        _print_object(_plain_all(kinds())) if as_object else _tell_all(console(), kinds())
+        chosen, broken = _that_build()
+        if as_object:
+            _print_object({**_plain_all(chosen), "broken": plain_broken((*broken_entries(), *broken))})
+        else:
+            _tell_all(console(), chosen)
         return PASS
     tp = 1 if tp is None else tp
     require_whole("--tp", tp, least=1)
@@ -75,6 +79,26 @@ def _write_new(file: str, name: str | None, tp: int | None, as_object: bool) -> 
             raise CannotRun(f"{what} has no meaning here: --new writes a file and tells what to do with it")
     write_lines(console(), write_new_kind(file))
     return PASS
+
+
+def _that_build() -> tuple[tuple[Kind, ...], tuple[BrokenEntry, ...]]:
+    """The kinds of which all that is told can be built, and those of other distributions of which it cannot.
+
+    Each of these is told on stderr. Some of their numbers are tried when they are looked up, here all that are drawn.
+    """
+    chosen: list[Kind] = []
+    broken: list[BrokenEntry] = []
+    for kind in kinds():
+        if not is_shipped(kind.name):
+            try:
+                native_of(kind)
+                reach_of(kind)
+            except Exception as error:
+                broken.append(broken_entry(kind, error))
+                warn_of(broken[-1])
+                continue
+        chosen.append(kind)
+    return tuple(chosen), tuple(broken)
 
 
 def _print_object(plain: dict[str, object]) -> None:

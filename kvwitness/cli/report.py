@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kvwitness.cli.broken import plain_broken
 from kvwitness.cli.compared import plain_compared, tell_compared
 from kvwitness.cli.output import STYLES, fits, write_lines, write_text
 from kvwitness.search import Report
@@ -42,7 +43,7 @@ def tell_report(to: Console, report: Report) -> None:
     to.print()
     for note in report.notes:
         write_text(to, note if note.endswith(("?", ".")) else f"{note}.", style="yellow")
-    write_text(to, _closing(report), style=STYLES[report.verdict])
+    write_text(to, _closing(report) + _not_judged(report), style=STYLES[report.verdict])
 
 
 class Found(Protocol):
@@ -181,6 +182,14 @@ def _closing(report: Report) -> str:
     return f"pass: no violation in {what}{unknown}{hidden}"
 
 
+def _not_judged(report: Report) -> str:
+    """Which kinds a search over all of them left out; why is told on stderr."""
+    if not report.broken:
+        return ""
+    names = joined(dict.fromkeys(entry.name for entry in report.broken))
+    return f"; not judged: {names} (cannot be used)"
+
+
 # ---- for programs
 
 
@@ -198,6 +207,7 @@ def as_json(report: Report) -> dict[str, object]:
         "scope": {"bound": report.search.scope, "cases": sum(tally.cases for tally in report.scope.values())},
         "kinds": {kind: _plain_tally(report, kind, tally) for kind, tally in report.kinds.items()},
         "subjects": plain_compared(report.compared),
+        "broken": plain_broken(report.broken),
         "stale": report.stale,
         "judged": list(report.judged.subjects),
         "fault": report.judged.fault or None,

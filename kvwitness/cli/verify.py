@@ -21,7 +21,7 @@ from kvwitness.errors import CannotRun
 from kvwitness.search import run_search
 from kvwitness.settings import SCOPES, STATES, Judged, Search
 from kvwitness.trial import subjects_for
-from strategies.kinds import find_kind, kinds
+from strategies.kinds import broken_entries, find_kind, kinds
 
 EXAMPLES = 4000
 OUT = "witnesses"
@@ -142,6 +142,8 @@ def command(
         states=states,
     )
     report = run_search(judged, search, out, watcher())
+    if kind_names is None:
+        report.broken = broken_entries()
     if as_object:
         print(json.dumps(as_json(report)))
     else:

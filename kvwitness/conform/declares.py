@@ -74,6 +74,8 @@ def check_declares(sample: Sample) -> Result:
             for buffer in buffers:
                 if not buffer.request_scope and buffer.role not in mapped and buffer.role not in native.ignored:
                     silent.setdefault(buffer.role, where)
+    if not roles:
+        return not_run("no model could be built")
     if not models:
         return not_run("no legacy rule: the kind declares nothing for the legacy sender")
     for (field, role), where in named.items():

@@ -9,7 +9,7 @@ from kvwitness.conform.law import Law, Result, broken, holds, not_run
 from kvwitness.conform.sample import Sample, around, block_of, grids_of
 from kvwitness.conform.sources import how_to_register
 from kvwitness.words import joined
-from strategies.kinds import kinds
+from strategies.kinds import registered_kinds
 from strategies.kinds.protocol import Kind
 from strategies.stresses import find_stress
 from strategies.stresses.reach import CASES, reach_of
@@ -80,7 +80,7 @@ def missing_of(sample: Sample) -> Iterator[Missing]:
     for place in _idle_numbers(kind):
         yield Missing(f"an effect of number {place + 1} of {len(kind.bounds)}: it never changes the declaration")
     if not source.registered:
-        known = next((other for other in kinds() if other.name == kind.name), None)
+        known = next((other for other in registered_kinds() if other.name == kind.name), None)
         if known is not None:
             yield Missing(f"a name of its own: another kind is called {kind.name}")
         yield Missing("a registration: in the pyproject.toml of the package that has the file", how_to_register(source))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kvwitness.errors import CannotRun
 from oracle.model.errors import InvalidCase
-from strategies.kinds import GROUP, find_kind, is_shipped, kinds
+from strategies.kinds import GROUP, find_kind, is_shipped, registered_kinds
 from strategies.kinds.protocol import Kind
 from strategies.numbers import KIND_NUMBERS
 
@@ -30,7 +30,7 @@ class Source:
     @property
     def registered(self) -> bool:
         """Whether the commands know this kind by its name."""
-        return any(_same(kind, self.kind) for kind in kinds())
+        return any(_same(kind, self.kind) for kind in registered_kinds())
 
 
 def _same(kind: Kind, other: Kind) -> bool:
@@ -46,14 +46,15 @@ def _file_of(kind: Kind) -> Path | None:
 
 
 def find_source(name: str) -> Source:
-    """The registered kind called ``name``, or that of the file at this path.
+    """The registered kind called ``name``, whether or not its models build, or that of the file at this path.
 
     Raises ``CannotRun`` that names the file, the attribute and the line where a file declares no kind, and
     ``InvalidCase`` with the known names for a name that no kind has.
     """
     if "/" in name or name.endswith(".py") or Path(name).is_file():
         return Source(_load(Path(name)), name)
-    return Source(find_kind(name))
+    registered = {kind.name: kind for kind in registered_kinds()}
+    return Source(registered.get(name) or find_kind(name))
 
 
 def _load(path: Path) -> Kind:

@@ -287,14 +287,14 @@ class Model(Hashed):
         if len(set(names)) != len(names):
             raise InvalidCase("model.groups", names, "expected distinct group names")
         keys: set[tuple[int | None, str]] = set()
-        retention: dict[tuple[object, ...], str] = {}
+        retention: dict[tuple[object, ...], LayerGroup] = {}
         for group in self.groups:
             alike = (group.kind, group.window, group.sinks, group.domain, group.length, group.native_only)
             if alike in retention:
-                raise InvalidCase(
-                    f"group {group.name}", group.domain, f"it retains as group {retention[alike]} does: name a domain"
-                )
-            retention[alike] = group.name
+                other = retention[alike]
+                accepted = f"it retains as group {other.name} ({other.buffers[0].role}) does: name a domain"
+                raise InvalidCase(f"group {group.name} ({group.buffers[0].role})", group.domain, accepted)
+            retention[alike] = group
             holders = {(layer, buffer.role): buffer for buffer in group.buffers for layer in buffer.layers}
             for buffer in group.buffers:
                 if group.native_only and len(buffer.layers) != self.layers:

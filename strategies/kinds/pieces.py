@@ -5,13 +5,17 @@ What is asked for again is the same object: many drawn models have it, and so it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, wraps
+from typing import Concatenate, ParamSpec
 
 from oracle.model.axes import Axis, Split
 from oracle.model.buffers import Buffer, GroupKind, LayerGroup, Move, Part, Placement
+from oracle.model.errors import InvalidCase
 from oracle.model.layers import LayerSet
+
+Options = ParamSpec("Options")
 
 TOKENS = Axis("T", tokens_per_row=1)
 
@@ -30,7 +34,25 @@ def _layers(ids: frozenset[int]) -> LayerSet:
     return LayerSet.of(ids)
 
 
+def _telling_its_role(
+    build: Callable[Concatenate[str, Options], Buffer],
+) -> Callable[Concatenate[str, Options], Buffer]:
+    """``build``, whose first argument is the role: what is refused of an axis or a part of the buffer names it too."""
+
+    @wraps(build)
+    def told(role: str, *arguments: Options.args, **options: Options.kwargs) -> Buffer:
+        try:
+            return build(role, *arguments, **options)
+        except InvalidCase as error:
+            if error.argument.startswith("buffer"):
+                raise
+            raise InvalidCase(f"buffer {role}, {error.argument}", error.value, error.accepted) from error
+
+    return told
+
+
 @lru_cache(maxsize=KEPT)
+@_telling_its_role
 def by_heads(role: str, on: LayerSet, heads: int, dim: int, bits: int, split: Split = Split.HEADS) -> Buffer:
     """``heads`` heads of ``dim`` elements a token, split over the tensor ranks."""
     return Buffer(role, on, _by_heads(heads, dim, bits, split))
@@ -66,6 +88,7 @@ def block_scales(on: LayerSet, heads: int, blocks: int, value_blocks: int = 0) -
 
 
 @lru_cache(maxsize=KEPT)
+@_telling_its_role
 def rows(
     role: str, on: LayerSet, dim: int, bits: int, *, tokens_per_row: int = 1, ids: tuple[int, int] = (1, 0)
 ) -> Buffer:
@@ -75,6 +98,7 @@ def rows(
 
 
 @lru_cache(maxsize=KEPT)
+@_telling_its_role
 def footer(
     role: str,
     on: LayerSet,
@@ -92,6 +116,7 @@ def footer(
 
 
 @lru_cache(maxsize=KEPT)
+@_telling_its_role
 def records(role: str, on: LayerSet, size: int, *, tokens_per_row: int = 1, ids: tuple[int, int] = (1, 0)) -> Buffer:
     """Opaque rows of ``size`` bytes, the same on every tensor rank."""
     tokens = TOKENS if tokens_per_row == 1 else Axis("T", tokens_per_row=tokens_per_row)
