@@ -19,6 +19,7 @@ from differential.faults.block_alignment.sinks_before_the_anchor import SinksBef
 from differential.faults.block_alignment.strip_by_extra import StripByExtra
 from differential.faults.block_alignment.tail_trim import TailTrim
 from differential.faults.block_alignment.whole_prompt_kept import WholePromptKept
+from differential.faults.block_alignment.window_alone import WindowAlone
 from differential.managers import extents, holdings
 from differential.managers.anchors import Anchors
 from differential.managers.chunks import Slices
@@ -26,7 +27,8 @@ from differential.managers.extents import Extent
 from differential.managers.facts import Chunk, Facts
 from differential.managers.spans import NONE, Aligned, Span
 from differential.managers.suffix import Suffix, Suffixes
-from differential.managers.tables import Tables, gather_facts
+from differential.managers.tables import Tables, Translate, gather_facts
+from differential.managers.v1 import BlockList
 from differential.managers.v2 import stale_range
 from differential.subjects.mapping import plan
 from differential.subjects.mapping.blocks import Shared
@@ -112,6 +114,23 @@ class TailsGuessed(Suffixes):
     def pack(self, own: np.ndarray, tails: np.ndarray, extent: Extent) -> Suffix:
         packed = np.concatenate((own, tails if len(own) else NONE))
         return Suffix(packed, extent.blocks, extent.beams, extent.phase, extent.stride)
+
+
+# ---- m7, m10: what V1 detached
+
+
+class DetachedKept(Suffixes):
+    def drop_detached(self, own: tuple[int, ...], removed: int, extent: Extent) -> tuple[int, ...]:
+        return own
+
+
+class TranslatedFirst(Tables):
+    """Every id is asked for, and what is not wanted is left out afterwards."""
+
+    def slots_of_ids(self, held: BlockList, first: int, blocks: int, translate: Translate) -> np.ndarray:
+        slots = translate(held.ids[: held.own])[:blocks]
+        slots[:first] = -1
+        return slots
 
 
 # ---- m14: context parallelism
@@ -200,13 +219,21 @@ MUTANTS: Sequence[Mutant] = (
     Mutant("m4", "scratch is counted from the extra tokens", lists(SUFFIX, StripByExtra()), ("A2",)),
     Mutant("m5", "a start is raised and no entry dropped", lists(ANCHORS, StartRaised()), ("B1",)),
     Mutant("m6", "a longer receiver loses its tail", lists(SUFFIX, TailTrim()), ("B1",)),
+    Mutant("m7", "the window alone says what is left", replace(TABLES, tables=WindowAlone()), ("A7", "D3")),
+    Mutant("m7", "the window alone says what is left", lists(SUFFIX, DetachedKept()), ("A7", "D3")),
     Mutant("m8", "only what was detached is left out", replace(TABLES, tables=WholePromptKept()), ("A3",)),
     Mutant("m8", "only what was detached is left out", lists(ANCHORS, NothingTrimmed()), ("A3",)),
     Mutant("m8", "only what was detached is left out", lists(SUFFIX, NothingLeftOut()), ("A3",)),
     Mutant("m9", "every other beam has a tail", lists(SUFFIX, TailsGuessed()), ("B7",), features=("beams",)),
+    # Nothing is on the host here; where a detached block is, this raises.
+    Mutant("m10", "ids are translated before any is left out", replace(TABLES, tables=TranslatedFirst()), ("A7",)),
     Mutant("m14", "Helix skips by the global count", SUFFIX, ("E1", "E2"), count_all_blocks, ("helix",)),
-    Mutant("m14", "reuse by the global count", lists(ANCHORS, HelixReuseByGlobalCount()), ("E1",), features=("helix",)),
-    Mutant("m14", "neighbouring blocks", lists(ANCHORS, ContiguousShares()), ("B1", "E3"), features=("helix",)),
+    Mutant(
+        "m14", "reuse by the global count", lists(ANCHORS, HelixReuseByGlobalCount()), ("E1", "E2"), features=("helix",)
+    ),
+    Mutant(
+        "m14", "neighbouring blocks", lists(ANCHORS, ContiguousShares()), ("B1", "E1", "E2", "E3"), features=("helix",)
+    ),
     Mutant("m14", "no check of the phase", lists(ANCHORS, PhaseUnchecked()), ("E2",), features=("helix",)),
     Mutant(
         "m15", "chunks end rounded up", replace(TABLES, slices=PartialBlockTwice()), ("C1", "C2"), features=("chunks",)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 
+from differential.managers.holdings import holdings_of
 from differential.managers.spans import Inexpressible, Span
-from differential.managers.v1 import BlockList
+from differential.managers.v1 import BlockList, Translation
 from differential.managers.v2 import HOLE, PageList
 from oracle.model.case import SIDES, Case
 from oracle.model.encodings import HOLE_IN_A_LIST
@@ -136,9 +138,15 @@ def law_A6(case: Case, how: How) -> None:
 
 
 def law_A7(case: Case, how: How) -> None:
-    """With V1, slots are asked for of the prompt's blocks that were not detached, and of beam tails, of no other id."""
+    """With V1, slots are asked for of the prompt's blocks that were not detached, and of beam tails, of no other id.
+
+    For tables neither of what has left the window, nor of beam tails.
+    """
     lists = ToldLists(case, how)
-    for side in SIDES if how.lists is not None else ():
+    if how.lists is None:
+        translated_for_tables(lists)
+        return
+    for side in SIDES:
         for rank, request, group in all_lists(lists, side):
             held = lists.holdings.listed(side, rank, request, group)
             if not isinstance(held, BlockList):
@@ -159,6 +167,34 @@ def law_A7(case: Case, how: How) -> None:
             allowed = [held.ids[place] for place, ordinal in enumerate(mine) if ordinal in there]
             tails = by_definition.has_prompt_tails(case, side, request)
             assert translated in (allowed, [*allowed, *held.ids[len(held.ids) - tails :]] if tails else allowed)
+
+
+def translated_for_tables(lists: ToldLists) -> None:
+    """A7 of tables: rank by rank and window by window, the ids that are asked for while they are made."""
+    case = lists.case
+    asked: dict[tuple[int, Hashable], list[int]] = {}
+    right = Translation.translate
+
+    def spy(self: Translation, ids: Sequence[int], window: Hashable = None) -> np.ndarray:
+        asked.setdefault((id(self), window), []).extend(ids)
+        return right(self, ids, window)
+
+    with patch.object(Translation, "translate", spy):
+        lists.how.facts(case)
+    for side in SIDES:
+        for rank in lists.ranks(side):
+            known = id(holdings_of(case).translation(side, rank))
+            for group in lists.groups():
+                expected: list[int] = []
+                for request in lists.requests():
+                    held = lists.holdings.listed(side, rank, request, group)
+                    if not isinstance(held, BlockList):
+                        continue
+                    mine = own(case, side, rank, by_definition.all_blocks(case, side, request, group))
+                    left = by_definition.present(case, side, request, group)
+                    left &= by_definition.kept(case, side, request, group)
+                    expected += [held.ids[place] for place, ordinal in enumerate(mine) if ordinal in left]
+                assert asked.get((known, case.model.groups[group].name), []) == expected
 
 
 def law_A8(case: Case, how: How) -> None:

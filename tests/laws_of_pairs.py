@@ -11,11 +11,12 @@ import numpy as np
 from differential.managers.anchors import Anchors
 from differential.managers.facts import BlockTable
 from differential.managers.spans import Inexpressible, Span
-from differential.managers.suffix import Suffix
+from differential.managers.suffix import Suffix, Suffixes
+from differential.managers.tables import mask_head
 from differential.managers.v2 import HOLE
 from oracle.model.case import SIDES, Case
 from tests import block_definitions as by_definition
-from tests.encoded_lists import How, Pairs, Told, ToldLists, align_tables, moves_of, own, refused, slot_of
+from tests.encoded_lists import How, Pairs, Slots, Told, ToldLists, align_tables, moves_of, own, refused, slot_of
 
 # ---- B: pairing
 
@@ -176,11 +177,17 @@ def law_B7(case: Case, how: How) -> None:
 
 
 def law_E1(case: Case, how: How) -> None:
-    """The ranks of a context-parallel side share its blocks out: together all of them, none twice."""
+    """The ranks of a context-parallel side share its blocks out: all of them, none twice; each gets its own.
+
+    That is law B1, whose ordinals are those of the whole prompt.
+    """
     lists = ToldLists(case, how)
     for side in SIDES:
         for request in lists.requests():
             for group in lists.groups():
+                blocks = by_definition.all_blocks(case, side, request, group)
+                shares = [share_of(lists, side, rank, request, group) for rank in lists.ranks(side)]
+                assert sorted(ordinal for share in shares for ordinal in share) == sorted(blocks)
                 told = [lists.told(side, rank, request, group) for rank in lists.ranks(side)]
                 said = [list(lists.slots(each)) for each in told if each is not None]
                 if len(said) < len(told):
@@ -196,11 +203,23 @@ def law_E1(case: Case, how: How) -> None:
                     or not by_definition.leaves_a_block(case, side, request, group)
                 ):
                     assert together == sorted(whole)
-                assert all(ordinal % len(told) == rank for rank, each in enumerate(said) for ordinal in each)
+                for rank, (each, share) in enumerate(zip(said, shares, strict=True)):
+                    assert set(each) <= set(share)
+                    assert all(ordinal % len(told) == rank for ordinal in share)
+    law_B1(case, how)
+
+
+def share_of(lists: ToldLists, side: str, rank: int, request: int, group: int) -> list[int]:
+    """The blocks of a prompt that a rank's table has places for; of other lists, those that its rank counts."""
+    told = lists.told(side, rank, request, group)
+    if isinstance(told, BlockTable):
+        return [told.first + place * told.stride for place in range(len(told.slots))]
+    extent = lists.extent(side, rank, request, group)
+    return [block for block in range(extent.blocks) if extent.local(block + 1) > extent.local(block)]
 
 
 def law_E2(case: Case, how: How) -> None:
-    """A rank skips as many of its own blocks as lie before a block of the prompt, and keeps its phase."""
+    """A rank skips as many of its own blocks as lie before a block of the prompt, and every trim keeps its phase."""
     lists = ToldLists(case, how)
     for side in SIDES:
         stride = case.side(side).topology.cp
@@ -211,12 +230,84 @@ def law_E2(case: Case, how: How) -> None:
                     for ordinal in range(extent.blocks + 2):
                         skipped = sum(1 for k in range(ordinal) if k % stride == rank)
                         assert extent.local(ordinal) == skipped
-                    told = lists.told(side, rank, request, group)
-                    if isinstance(told, Span):
-                        assert (told.stride, told.start % stride) == (stride, rank)
-                        if how.lists is not None and stride > 1:
-                            other = replace(told, start=told.start + 1)
-                            assert not len(how.lists.intersect(told, other).ordinals)
+                    for trimmed, left, phase, step in trims(lists, side, rank, request, group):
+                        assert places(lists, trimmed) == (phase, step)
+                        assert lists.slots(trimmed) == left
+                    told = as_span(lists, lists.told(side, rank, request, group))
+                    if isinstance(told, Span) and stride > 1:
+                        assert how.lists is not None
+                        assert not len(how.lists.intersect(told, replace(told, start=told.start + 1)).ordinals)
+
+
+def as_span(lists: ToldLists, told: Told | None) -> Span | BlockTable | None:
+    """A list as its reader places it."""
+    return lists.how.lists.place(told) if isinstance(told, Suffix) else told  # type: ignore[union-attr]
+
+
+def places(lists: ToldLists, told: Told) -> tuple[int, int]:
+    """(phase, stride) of the blocks that a list has places for."""
+    placed = as_span(lists, told)
+    if isinstance(placed, BlockTable):
+        return placed.first % placed.stride, placed.stride
+    assert placed is not None
+    return placed.start % placed.stride, placed.stride
+
+
+Trimmed = tuple[Told, Slots, int, int]
+"""(list after a trim, what it must say, phase and stride that it must have)"""
+
+
+def trims(lists: ToldLists, side: str, rank: int, request: int, group: int) -> Iterator[Trimmed]:
+    """A rank's list, and what every step of its producer and its reader that drops blocks leaves of it."""
+    told, stride = lists.told(side, rank, request, group), lists.case.side(side).topology.cp
+    span = as_span(lists, told)
+    if told is None or span is None:
+        return
+    whole = lists.slots(told)
+    yield told, whole, rank, stride
+    blocks = lists.extent(side, rank, request, group).blocks
+    for ordinal in range(blocks + 2):
+        behind = {block: slot for block, slot in whole.items() if block >= ordinal}
+        before = {block: slot for block, slot in whole.items() if block < ordinal}
+        if isinstance(span, BlockTable):
+            yield mask_head(span, ordinal), behind, rank, stride
+            continue
+        steps = lists.how.lists
+        if isinstance(steps, Anchors):
+            yield steps.cut_to_chunk(span, ordinal, blocks), behind, rank, stride
+            yield steps.cut_to_chunk(span, 0, ordinal), before, rank, stride
+        elif isinstance(steps, Suffixes):
+            yield steps.clamp(span, ordinal), behind, rank, stride
+            yield steps.mask_head(span, ordinal), behind, rank, stride
+            yield steps.project(span, ordinal, blocks), behind, rank, stride
+            yield steps.project(span, 0, ordinal), before, rank, stride
+        yield from ((built, slots, rank, stride) for built, slots in reuses(lists, side, rank, request, group, ordinal))
+    if isinstance(span, Span):
+        yield from strides(lists, span, whole, stride)
+
+
+def reuses(
+    lists: ToldLists, side: str, rank: int, request: int, group: int, cached: int
+) -> Iterator[tuple[Told, Slots]]:
+    """What a rank would list if that many blocks of the whole prompt, or none, were there already."""
+    assert lists.how.lists is not None
+    held, translate = lists.holdings.listed(side, rank, request, group), lists.translate(side, rank, group)
+    extent = lists.extent(side, rank, request, group)
+    try:
+        none, some = (lists.how.lists.build(held, replace(extent, cached=n), translate) for n in (0, cached))
+    except Inexpressible:
+        return
+    yield some, {block: slot for block, slot in lists.slots(none).items() if block >= cached}
+
+
+def strides(lists: ToldLists, span: Span, whole: Slots, stride: int) -> Iterator[Trimmed]:
+    """The shares that ranks of a larger stride take of a list."""
+    steps = lists.how.lists
+    assert steps is not None
+    larger = lcm(*(lists.case.side(side).topology.cp for side in SIDES))
+    for phase in range(span.start % stride, larger, stride):
+        share = {block: slot for block, slot in whole.items() if block % larger == phase}
+        yield steps.take_stride(span, phase, larger), share, phase, larger
 
 
 def law_E3(case: Case, how: How) -> None:

@@ -70,7 +70,11 @@ def law_C2(case: Case, how: How) -> None:
 
 
 def law_C3(case: Case, how: How) -> None:
-    """One slice is the last, and is the final one; it goes out even if it carries nothing."""
+    """One slice is the last, and is the final one; it goes out even if it carries nothing.
+
+    Of the slices that the sender is told to send: a plan lists writes, and a slice without any leaves none,
+    so whether it went out is to be seen in what drives the slices alone.
+    """
     for request, slices in enumerate(how.facts(case).chunks):
         assert [each.last for each in slices] == [False] * (len(slices) - 1) + [True]
         assert len(slices) == by_definition.slice_of(case, request)[1]

@@ -42,7 +42,8 @@ class Suffix:
     """A list of slots (int64) as it is sent: blocks without holes, then beam tails, with no word of which is which.
 
     ``end``: the block ordinal at which it ends. ``beams``, ``phase`` and ``stride`` are the request's
-    and the rank's, known to both sides.
+    and the rank's, known to both sides. ``start``: the first block that a receiver asks for, whatever the
+    list has in front of it; 0 leaves that to its length. A block of the prompt, over all ranks.
     """
 
     slots: np.ndarray
@@ -50,6 +51,7 @@ class Suffix:
     beams: int = 1
     phase: int = 0
     stride: int = 1
+    start: int = 0
 
 
 class Suffixes:
@@ -160,13 +162,17 @@ class Suffixes:
         return max(0, length - (listed.beams - 1))
 
     def place(self, listed: Suffix) -> Span:
-        """The list with ordinals: it ends at its end, so its length says where it begins."""
+        """The list with ordinals: it ends at its end, so its length says where it begins; what is masked goes."""
         own = self.count_own(len(listed.slots), listed)
         if not own:
             return Span(listed.phase, NONE, listed.stride)
         before = count_below(listed.end, listed.phase, listed.stride) - own
         start = listed.phase + before * listed.stride
-        return Span(start, listed.slots[:own], listed.stride, listed.slots[own:])
+        return self.mask_head(Span(start, listed.slots[:own], listed.stride, listed.slots[own:]), listed.start)
+
+    def mask_head(self, span: Span, start: int) -> Span:
+        """Without what stands before the block at which the receiver starts; tails go with the last block."""
+        return drop_below(span, start)
 
     def take_stride(self, span: Span, phase: int, stride: int) -> Span:
         """The blocks of a whole list that a context-parallel rank of the other side has."""

@@ -1,7 +1,8 @@
 """A case's request infos: block lists of a receiving rank as one info, back again, and what each side knows of it.
 
 A receiver makes its lists, packs them by ``info_of``, checks them against ``expected_of`` and sends them;
-a sender decodes, checks against what it knows itself, its own lists among it, and reads ``lists_of``.
+a sender decodes, checks against what it knows itself, its own lists among it, and reads ``lists_of``:
+from there on, what a record masks is not asked for.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from differential.managers.extents import Extent, extent_of, stale_blocks
 from differential.managers.facts import BlockTable, Chunk
 from differential.managers.spans import NONE, Span, count_below, take_stride
 from differential.managers.suffix import Suffix, place
+from differential.managers.tables import mask_head
 from differential.managers.wire.expected import Expected, ExpectedGroup
 from differential.managers.wire.info import AnchorInfo, RequestInfo, SuffixInfo, TableInfo
 from oracle.model.case import Case
@@ -29,8 +31,9 @@ _STATE = Extent(1)
 def info_of(case: Case, rank: int, request: int, lists: BlockLists) -> RequestInfo:
     """What generation rank ``rank`` sends of ``request``: ``lists`` are all that it has of it, in one encoding.
 
-    Anchors count the rank's own blocks. A list of state alone goes as a table. Raises ``InvalidCase``
-    for lists of different encodings or of other groups than the rank's.
+    Anchors count the rank's own blocks. A list of state alone goes as a table. What a receiver has
+    already is missing from its lists, so only suffix lists that were told a start say one. Raises
+    ``InvalidCase`` for lists of different encodings or starts, or of other groups than the rank's.
     """
     groups = _groups(case, rank)
     if sorted(lists) != groups:
@@ -51,18 +54,25 @@ def info_of(case: Case, rank: int, request: int, lists: BlockLists) -> RequestIn
         anchors = tuple(_anchor(lists[group]) for group in groups)
         return AnchorInfo(**common, first_ordinals=anchors)  # type: ignore[arg-type]
     if kind is Suffix:
-        return SuffixInfo(**common)  # type: ignore[arg-type]
+        return SuffixInfo(**common, dst_start_token=_start_token(case, lists))  # type: ignore[arg-type]
     return TableInfo(**common)  # type: ignore[arg-type]
 
 
 def lists_of(info: RequestInfo, case: Case, rank: int, request: int) -> dict[int, BlockTable | Span | Suffix]:
-    """The lists in a checked ``info`` of generation rank ``rank``, by group index."""
+    """The lists in a checked ``info`` of generation rank ``rank``, by group index.
+
+    Without what the record masks: blocks of the whole prompt that lie before its start, whoever of
+    several ranks has them. A start behind the prompt leaves nothing. State has no blocks, and other
+    lengths than the prompt's none that a token of the prompt could number: those are not masked.
+    """
+    start = 0 if isinstance(info, AnchorInfo) else _start_block(info, case)
     found: dict[int, BlockTable | Span | Suffix] = {}
     for number, group in enumerate(_groups(case, rank)):
         slots = info.block_ids_per_layer_groups[number]
         extent = _extent(case, "generation", rank, request, group)
+        masked = start if _is_masked(case, group) else 0
         if isinstance(info, TableInfo) or not case.model.groups[group].is_paged:
-            found[group] = BlockTable(extent.phase, extent.stride, slots)
+            found[group] = mask_head(BlockTable(extent.phase, extent.stride, slots), masked)
         elif isinstance(info, AnchorInfo):
             anchor = info.first_ordinals[number]
             # What goes on behind the prompt's last block is tails.
@@ -70,7 +80,7 @@ def lists_of(info: RequestInfo, case: Case, rank: int, request: int) -> dict[int
             start = extent.phase + anchor * extent.stride
             found[group] = Span(start, slots[:own], extent.stride, slots[own:]) if len(slots) else _nothing(extent)
         else:
-            found[group] = Suffix(slots, extent.blocks, extent.beams, extent.phase, extent.stride)
+            found[group] = Suffix(slots, extent.blocks, extent.beams, extent.phase, extent.stride, masked)
     return found
 
 
@@ -124,6 +134,32 @@ def _offer(own: BlockTable | Span | Suffix, extent: Extent) -> tuple[int | None,
     # A sender with nothing to send asks for no tails.
     tails = len(span.tails) if len(span.slots) else None
     return len(take_stride(span, extent.phase, extent.stride).slots), tails
+
+
+def _is_masked(case: Case, group: int) -> bool:
+    what = case.model.groups[group]
+    return what.is_paged and what.length == "prompt"
+
+
+def _start_block(info: RequestInfo, case: Case) -> int:
+    """The first block that an info of tables or suffix lists leaves; 0 where it masks nothing."""
+    assert isinstance(info, TableInfo | SuffixInfo)
+    return 0 if info.dst_start_token is None else info.dst_start_token // case.generation.tokens_per_block
+
+
+def _start_token(case: Case, lists: BlockLists) -> int | None:
+    """The token at which suffix lists start; None where none of them was told so. A record says one for all."""
+    starts = {
+        group: told.start if isinstance(told, Suffix) else 0
+        for group, told in lists.items()
+        if case.model.groups[group].is_paged
+    }
+    start = max(starts.values())
+    expected = {group: start if _is_masked(case, group) else 0 for group in starts}
+    if starts != expected:
+        accepted = f"expected the start of each group to be {expected}: a record says one for all"
+        raise InvalidCase("lists", starts, accepted)
+    return start * case.generation.tokens_per_block if start else None
 
 
 def _groups(case: Case, rank: int) -> list[int]:

@@ -44,7 +44,8 @@ class RequestInfo:
 class TableInfo(RequestInfo):
     """Positional tables: entry i of an array is prompt block i, -1 a block that is not asked for.
 
-    ``dst_start_token`` masks what lies before it, too; None masks nothing.
+    ``dst_start_token``, a token of the whole prompt, masks what lies before it, too; None masks nothing.
+    One at or behind the prompt's end masks everything. What was cached is -1 anyway, with or without it.
     """
 
     dst_start_token: int | None = None
@@ -54,7 +55,8 @@ class TableInfo(RequestInfo):
 class SuffixInfo(RequestInfo):
     """Slots without positions: an array is the end of the prompt's blocks, beam tails behind it.
 
-    ``dst_start_token`` is where the receiver starts; None leaves it to the length of the array.
+    ``dst_start_token`` is where the receiver starts, if that is further than the length of the array says;
+    a token of the whole prompt. None leaves it to the length.
     """
 
     dst_start_token: int | None = None
