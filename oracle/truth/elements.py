@@ -17,6 +17,7 @@ from oracle.model.buffers import LayerGroup
 from oracle.model.case import Case
 from oracle.truth.fill import fill_destination, fill_source
 from oracle.truth.identity import global_bytes, place_of_offset
+from oracle.truth.lost import note_lost
 from oracle.truth.pairing import paired_sources
 from oracle.truth.reserved import FOREIGN, NEVER
 from oracle.truth.rows import Blocks
@@ -219,5 +220,6 @@ def enumerate_sides(case: Case, padding: str, with_tails: bool = False) -> Truth
     )
     fill_source(truth)
     fill_destination(truth, padding)
+    note_lost(truth)
     truth.unserved.sort()
     return truth

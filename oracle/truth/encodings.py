@@ -20,6 +20,7 @@ from oracle.model.encodings import (
 from oracle.model.sides import lay_out
 from oracle.truth.blocks import FORBIDDEN, block_classes
 from oracle.truth.holding import first_tokens, within_reach
+from oracle.truth.stacks import moves_between
 
 
 def may_refuse(case: Case, request: int, encoding: Encoding, code: str) -> bool:
@@ -28,8 +29,24 @@ def may_refuse(case: Case, request: int, encoding: Encoding, code: str) -> bool:
     return known is not None and encoding in known[0] and _CONDITIONS[code](case, request)
 
 
+def goes_in_slices(case: Case, request: int) -> bool:
+    """Whether a block of the prompt is sent before prefill is done.
+
+    One is as soon as a cut has a whole block in front of it; what the sender reused is there before any cut.
+    """
+    asked = case.requests[request]
+    return any(cut > asked.context.cached and cut >= case.context.tokens_per_block for cut in asked.cuts)
+
+
 def _paged(case: Case) -> list[int]:
-    return [group for group, what in enumerate(case.model.groups) if what.is_paged]
+    """The groups of blocks of which a transfer brings anything: nobody lists what stays where it is."""
+    return [
+        group
+        for group, what in enumerate(case.model.groups)
+        if what.is_paged
+        and not what.native_only
+        and any(moves_between(case, buffer, layer) for buffer in what.buffers for layer in buffer.layers)
+    ]
 
 
 def _leaves_a_block(case: Case, side: str, request: int, group: int) -> bool:
@@ -87,7 +104,7 @@ def _window_with_context_parallelism(case: Case, request: int) -> bool:
 
 
 def _chunks_with_context_parallelism(case: Case, request: int) -> bool:
-    return _has_context_parallelism(case) and bool(case.requests[request].cuts)
+    return _has_context_parallelism(case) and goes_in_slices(case, request)
 
 
 def _tails(case: Case, side: str, request: int, group: int) -> int:

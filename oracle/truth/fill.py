@@ -10,7 +10,7 @@ import numpy as np
 
 from oracle.model.pages import PageTable
 from oracle.model.topology import Rank
-from oracle.truth.blocks import DUE, FORBIDDEN, OPTIONAL, block_classes, may_lose, resident_blocks
+from oracle.truth.blocks import FORBIDDEN, OPTIONAL, block_classes, resident_blocks
 from oracle.truth.reserved import INCOMPATIBLE, PADDING
 from oracle.truth.rows import Blocks, blocks_of, tails_of
 from oracle.truth.stacks import FlatSide, Stack, stacks
@@ -220,7 +220,6 @@ def fill_destination(truth: Truth, padding: str) -> None:
                         target.put(truth.klass, _row_classes(own, klass, stack, padding)[None])
                         target.put(truth.elected, _by_block(senders, own.ordinals))
                         target.put(truth.owner, own.owners[None, :, None])
-    note_lost(truth)
 
 
 def _row_classes(rows: Blocks, classes: np.ndarray, stack: Stack, padding: str) -> np.ndarray:
@@ -329,29 +328,3 @@ class Sources:
                 row = ids[position if len(ids) > 1 else 0]
                 number = shown[0] * truth.generation_keys.width + int(row[none[position]].min())
                 truth.unserved += [(each, rank.number, number) for each in self.requests]
-
-
-def note_lost(frame: Frame) -> None:
-    """Remember due blocks that no paired source rank holds."""
-    case = frame.case
-    if not may_lose(case):
-        return
-    for request in range(len(case.requests)):
-        for number, sources in frame.heard[request].items():
-            rank = case.generation.topology.rank(number)
-            for group, rows in frame.generation.side.slots[number].items():
-                classes = block_classes(case, request, group)
-                due = (classes == DUE) & (rows[request] >= 0)
-                mine = owned(frame, "generation", [rank], group, len(classes))
-                due = due if mine is None else due & mine[0]
-                found = np.zeros(len(classes), dtype=bool)
-                for source in sources:
-                    held = frame.context.side.slots[source].get(group)
-                    if held is not None and len(held[request]) == len(found):
-                        place = case.context.topology.rank(source)
-                        theirs = owned(frame, "context", [place], group, len(found))
-                        here = resident_blocks(case, request, group, held[request])
-                        found |= here if theirs is None else here & theirs[0]
-                gone = np.flatnonzero(due & ~found)
-                if len(gone) and sources:
-                    frame.lost.setdefault(request, (number, group, int(gone[0])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oracle.model.case import Case
 from oracle.truth.elements import Frame
+from oracle.truth.encodings import goes_in_slices
 from oracle.truth.stacks import unlike
 
 
@@ -40,7 +41,7 @@ def right_refusals(frame: Frame) -> tuple[tuple[str, ...], dict[int, str]]:
     if any(topology.cp > 1 for topology in topologies):
         # Chunks of a context-parallel transfer are refused (spec: blocks, decisions): that right bytes come
         # all the same is no fault of bytes, so the judge takes both answers.
-        for request, asked in enumerate(frame.case.requests):
-            if asked.cuts:
-                lost.setdefault(request, f"it is sent in {len(asked.cuts) + 1} chunks with context parallelism")
+        for request in range(len(frame.case.requests)):
+            if goes_in_slices(frame.case, request):
+                lost.setdefault(request, "it is sent in several chunks with context parallelism")
     return tuple(reasons), lost

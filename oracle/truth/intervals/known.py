@@ -12,9 +12,10 @@ import numpy as np
 from oracle.model.case import Case
 from oracle.truth.blocks import FORBIDDEN, OPTIONAL, block_classes, resident_blocks, token_codes
 from oracle.truth.elements import Frame, frame_of
-from oracle.truth.fill import note_lost, owned, present
+from oracle.truth.fill import owned, present
 from oracle.truth.intervals.pieces import cut
 from oracle.truth.intervals.slots import SlotMap, locate, slot_maps
+from oracle.truth.lost import note_lost
 from oracle.truth.rows import tail_codes, tail_ordinal
 
 
