@@ -105,9 +105,19 @@ def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
         owners, ratios[-1] = [around.layers - 1], 1
     reach = draw_window(window, around)
     # Nothing is replayed, or windows of the decoder are kept as long as others, or longer in a group of their own.
-    again = (0, 0, reach, reach + 1, reach, reach + (around.tokens_per_block or 4))[replay]
+    again = (0, 0, reach, reach + 1, reach, reach + (around.tokens_per_block or 4), 0, reach)[replay]
+    drafts = (0,) if replay in (6, 7) else ()
     indexed = [layer for layer, letter in enumerate(letters) if letter == "i"]
-    return declare(ratios, owners, reach, SIZES[size], indexed=indexed, replay=again, lacks=replay in (2, 3))
+    return declare(
+        (*ratios, *drafts),
+        owners,
+        reach,
+        SIZES[size],
+        indexed=indexed,
+        replay=again,
+        lacks=replay in (2, 3),
+        extra=len(drafts),
+    )
 
 
 FLASH = (0, 0, *(2,) * 18, *(1,) * 20, 0, 0, 0)
@@ -135,7 +145,7 @@ KIND = Kind(
     name="csa2",
     description="compressed attention whose layers share an owner's cache; windows of the decoder may be rebuilt",
     order=17,
-    bounds=(len(MAPS), len(SIZES), 8, 6),
+    bounds=(len(MAPS), len(SIZES), 8, 8),
     decode=decode,
     scope=((2, 0, 1, 2), (3, 1, 3, 0), (1, 3, 0, 5)),
     published=(

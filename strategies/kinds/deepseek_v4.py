@@ -68,8 +68,10 @@ def draw_ratios(layer_map: int, ratio: int, around: Surroundings) -> tuple[tuple
 
 def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
     layer_map, form, window, ratio = numbers
-    ratios, fine, coarse = draw_ratios(layer_map, ratio, around)
-    return declare(ratios, draw_window(window, around) if window < 8 else coarse, fine, FORMS[form])
+    ratios, fine, coarse = draw_ratios(layer_map, ratio % 4, around)
+    more = MTP if ratio >= 4 else ()
+    reach = draw_window(window, around) if window < 8 else coarse
+    return declare((*ratios, *more), reach, fine, FORMS[form], len(more))
 
 
 def _published(name: str, title: str, ratios: tuple[int, ...], source: str) -> PublishedModel:
@@ -89,7 +91,7 @@ KIND = Kind(
     name="deepseek_v4",
     description="compressed attention: window caches, rows of several tokens and compressor states in three retentions",
     order=16,
-    bounds=(len(MAPS), len(FORMS), WINDOWS, 4),
+    bounds=(len(MAPS), len(FORMS), WINDOWS, 6),
     decode=decode,
     scope=((3, 1, 8, 0), (2, 2, 0, 1), (4, 3, 9, 0)),
     published=(

@@ -32,6 +32,10 @@ WIDTHS = ((32, 16), (16, 16), (32, 32))
 """Element bits of the SSM and of the convolution state."""
 
 
+MTP = ATTENTION + NEITHER
+"""The layers of an MTP module, after those of the model."""
+
+
 def declare(
     mask: str,
     kv_heads: int,
@@ -70,8 +74,9 @@ def declare(
 def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
     mask, kv_heads, row, heads, groups, state_dim, steps, widths = numbers
     count, whole = GROUPS[groups]
+    more = MTP if widths > len(WIDTHS) else ""
     return declare(
-        pick(masks(around.layers, STATE + ATTENTION + NEITHER), mask),
+        pick(masks(around.layers, STATE + ATTENTION + NEITHER), mask) + more,
         draw_heads(kv_heads, around, 64),
         DIMS[row % 8],
         (16, 8)[row // 8],
@@ -82,7 +87,8 @@ def decode(numbers: tuple[int, ...], around: Surroundings) -> Declaration:
         1 + steps,
         whole=whole,
         widths=WIDTHS[widths % len(WIDTHS)],
-        speculates=widths == len(WIDTHS),
+        speculates=widths >= len(WIDTHS),
+        extra=len(more),
     )
 
 
@@ -99,7 +105,7 @@ KIND = Kind(
     name="mamba2",
     description="Mamba-2 hybrids: convolution state in unequal sections and SSM state over the TP×CP grid, K/V, MLP",
     order=11,
-    bounds=(256, 64, 16, 12, len(GROUPS), 3, 3, len(WIDTHS) + 1),
+    bounds=(256, 64, 16, 12, len(GROUPS), 3, 3, len(WIDTHS) + 2),
     decode=decode,
     scope=((0, 1, 1, 0, 0, 0, 1, 0), (0, 0, 1, 4, 1, 1, 0, 0)),
     published=(
@@ -116,7 +122,7 @@ KIND = Kind(
             "nemotron-3-super-120b",
             "Nemotron-3 Super 120B",
             88,
-            lambda bits: _nemotron(bits, NEMOTRON_3_SUPER + "*E", 2, 2),
+            lambda bits: _nemotron(bits, NEMOTRON_3_SUPER + "*E", 2, len(MTP)),
             "config of nvidia/NVIDIA-Nemotron-3-Super-120B-A12B: 40 Mamba-2, 8 attention and 40 MoE layers, MTP of "
             "one attention and one MoE layer; 128 heads of 64, 8 groups of 128, kernel 4; 2 K/V heads of 128",
             "config",
