@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from differential.compare.sibling import is_large
-from kvwitness.reduce import exists, with_layers
+from kvwitness.reduce import exists
+from kvwitness.smaller_models import with_layers
 from kvwitness.trial import Trial
 from kvwitness.words import joined
 from oracle.model.buffers import Model, Part
@@ -214,7 +215,7 @@ def _model(case: Case) -> Iterator[Builder]:
             yield word, str(other), lambda n=name, s=other: replace(case, model=_with_axis(case.model, n, s))
     if case.model.layers > 1 and not case.model.draft:
         for layers in sorted({1, case.model.layers - 1}):
-            yield "layers", str(layers), lambda n=layers: with_layers(case, n)
+            yield "layers", str(layers), lambda n=layers: with_layers(case, range(n))
 
 
 def _with_axis(model: Model, name: str, size: int) -> Model:

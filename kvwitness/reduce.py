@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from kvwitness.smaller_models import fewer_buffers, fewer_groups, fewer_layers, halved, is_explicit, made
 from oracle.model.axes import Axis
 from oracle.model.buffers import Buffer, LayerGroup, Model, Part
 from oracle.model.case import PLAIN, SIDES, Case, Request, SideState, Slots
 from oracle.model.errors import InvalidCase
 from oracle.model.instance import Instance
-from oracle.model.layers import LayerSet
 from oracle.model.sides import lay_out
 from oracle.model.topology import Topology
 
@@ -52,55 +52,34 @@ def exists(case: Case) -> bool:
         return False
 
 
-def _made(build: Callable[[], Case]) -> Iterator[Case]:
-    """The case that ``build`` makes, or nothing where there is no such case."""
-    try:
-        yield build()
-    except InvalidCase:
-        return
-
-
-def _is_explicit(case: Case) -> bool:
-    return bool(case.tables or case.presented or any(case.side(side).page_tables for side in SIDES))
-
-
-def _halved(number: int, least: int) -> Iterator[int]:
-    """Smaller numbers, the smallest first."""
-    tried = {number}
-    for smaller in (least, number // 4, number // 2, number - 1):
-        if least <= smaller < number and smaller not in tried:
-            tried.add(smaller)
-            yield smaller
-
-
 def _fewer_requests(case: Case) -> Iterator[Case]:
-    if _is_explicit(case) or len(case.requests) == 1:
+    if is_explicit(case) or len(case.requests) == 1:
         return
     for kept in range(len(case.requests)):
-        yield from _made(lambda kept=kept: replace(case, requests=(case.requests[kept],)))
+        yield from made(lambda kept=kept: replace(case, requests=(case.requests[kept],)))
     for left_out in range(len(case.requests) if len(case.requests) > 2 else 0):
         rest = case.requests[:left_out] + case.requests[left_out + 1 :]
-        yield from _made(lambda rest=rest: replace(case, requests=rest))
+        yield from made(lambda rest=rest: replace(case, requests=rest))
 
 
 def _own_contents(case: Case) -> Iterator[Case]:
     """Requests that share nothing, numbered in order."""
     requests = tuple(replace(request, content=index) for index, request in enumerate(case.requests))
-    yield from _made(lambda: replace(case, requests=requests, contents=()))
+    yield from made(lambda: replace(case, requests=requests, contents=()))
 
 
 def _shorter_prompts(case: Case) -> Iterator[Case]:
-    if _is_explicit(case):
+    if is_explicit(case):
         return
     block = case.generation.tokens_per_block
     for index, request in enumerate(case.requests):
         lengths = {1, block, block + 1, request.prompt - block, request.prompt - 1, request.prompt // 2}
         for prompt in sorted(length for length in lengths if 1 <= length < request.prompt):
-            yield from _made(lambda i=index, r=request, p=prompt: _with_request(case, i, _shortened(r, p)))
+            yield from made(lambda i=index, r=request, p=prompt: _with_request(case, i, _shortened(r, p)))
         for place, (name, tokens) in enumerate(request.lengths):
-            for shorter in _halved(tokens, 0):
+            for shorter in halved(tokens, 0):
                 changed = (*request.lengths[:place], (name, shorter), *request.lengths[place + 1 :])
-                yield from _made(lambda i=index, r=request, c=changed: _with_request(case, i, replace(r, lengths=c)))
+                yield from made(lambda i=index, r=request, c=changed: _with_request(case, i, replace(r, lengths=c)))
 
 
 def _shortened(request: Request, prompt: int) -> Request:
@@ -136,11 +115,11 @@ def _plainer_requests(case: Case) -> Iterator[Case]:
             except InvalidCase:
                 continue
             if plainer != request:
-                yield from _made(lambda i=index, p=plainer: _with_request(case, i, p))
+                yield from made(lambda i=index, p=plainer: _with_request(case, i, p))
 
 
 def _fewer_beams(request: Request) -> Iterator[dict[str, object]]:
-    for beams in _halved(request.beams, 2) if request.beams > 2 else ():
+    for beams in halved(request.beams, 2) if request.beams > 2 else ():
         states = {side: request.state(side) for side in SIDES}
         yield {
             "beams": beams,
@@ -157,7 +136,7 @@ def _plainer_states(request: Request, side: str) -> Iterator[SideState]:
             continue
         yield replace(state, **{name: 0})
         least = request.prompt + 1 if name == "reached" else 1
-        for smaller in _halved(number, least):
+        for smaller in halved(number, least):
             yield replace(state, **{name: smaller})
 
 
@@ -165,59 +144,16 @@ def _with_request(case: Case, index: int, request: Request) -> Case:
     return replace(case, requests=(*case.requests[:index], request, *case.requests[index + 1 :]))
 
 
-def _fewer_layers(case: Case) -> Iterator[Case]:
-    """The first layers alone; stages give up layers from the end."""
-    if _is_explicit(case) or case.model.draft:
-        return
-    for layers in _halved(case.model.layers, 1):
-        yield from _made(lambda n=layers: with_layers(case, n))
-
-
-def with_layers(case: Case, layers: int) -> Case:
-    groups = []
-    for group in case.model.groups:
-        buffers = tuple(
-            replace(buffer, layers=_below(buffer.layers, layers), alias=buffer.alias and _below(buffer.alias, layers))
-            for buffer in group.buffers
-            if any(layer < layers for layer in buffer.layers)
-        )
-        if buffers:
-            groups.append(replace(group, buffers=buffers))
-    model = Model(layers, tuple(groups))
-    names = {group.name for group in groups}
-    context, generation = (_with_stages(case.side(side), layers, names) for side in SIDES)
-    return replace(case, model=model, context=context, generation=generation)
-
-
-def _below(layers: LayerSet, end: int) -> LayerSet:
-    return LayerSet(tuple(layer for layer in layers if layer < end))
-
-
-def _with_stages(instance: Instance, layers: int, groups: set[str]) -> Instance:
-    left = layers
-    stages = []
-    for size in instance.topology.stages:
-        stages.append(min(size, left))
-        left -= stages[-1]
-    return replace(
-        instance,
-        topology=replace(instance.topology, stages=tuple(stages)),
-        layer_order=tuple(layer for layer in instance.layer_order if layer < layers),
-        packing=tuple((name, rule) for name, rule in instance.packing if name in groups),
-        reserve=tuple((name, tokens) for name, tokens in instance.reserve if name in groups),
-    )
-
-
 def _smaller_grids(case: Case) -> Iterator[Case]:
-    if _is_explicit(case):
+    if is_explicit(case):
         return
     for side in SIDES:
         for topology in _simpler(case.side(side).topology):
-            yield from _made(lambda s=side, t=topology: replace(case, **{s: replace(case.side(s), topology=t)}))
+            yield from made(lambda s=side, t=topology: replace(case, **{s: replace(case.side(s), topology=t)}))
     both = [list(_simpler(case.side(side).topology)) for side in SIDES]
     for context in both[0]:
         for generation in both[1]:
-            yield from _made(
+            yield from made(
                 lambda c=context, g=generation: replace(
                     case,
                     context=replace(case.context, topology=c),
@@ -232,9 +168,9 @@ def _simpler(topology: Topology) -> Iterator[Topology]:
         yield replace(topology, stages=(sum(stages),))
         for cut in range(len(stages) - 1):
             yield replace(topology, stages=(*stages[:cut], stages[cut] + stages[cut + 1], *stages[cut + 2 :]))
-    for cp in _halved(topology.cp, 1):
+    for cp in halved(topology.cp, 1):
         yield replace(topology, cp=cp)
-    for tp in _halved(topology.tp, 1):
+    for tp in halved(topology.tp, 1):
         yield replace(topology, tp=tp)
     if topology.attention_dp:
         yield replace(topology, attention_dp=False)
@@ -242,7 +178,7 @@ def _simpler(topology: Topology) -> Iterator[Topology]:
 
 def _smaller_axes(case: Case) -> Iterator[Case]:
     """Fewer heads and narrower elements; sectioned axes stay as they are."""
-    if _is_explicit(case):
+    if is_explicit(case):
         return
     names = {axis.name for group in case.model.groups for buffer in group.buffers for axis in _axes(buffer)}
     for name in sorted(names - {"T"}):
@@ -253,11 +189,11 @@ def _smaller_axes(case: Case) -> Iterator[Case]:
             for axis in _axes(buffer)
             if axis.name == name
         )
-        for size in _halved(largest, 1):
-            yield from _made(lambda n=name, s=size: replace(case, model=_with_axis(case.model, n, s)))
+        for size in halved(largest, 1):
+            yield from made(lambda n=name, s=size: replace(case, model=_with_axis(case.model, n, s)))
     if any(part.bits > 8 for group in case.model.groups for buffer in group.buffers for part in buffer.parts):
         plain = [replace(case.side(side), element_bits=()) for side in SIDES]
-        yield from _made(
+        yield from made(
             lambda: replace(case, model=_map_parts(case.model, _bytes), context=plain[0], generation=plain[1])
         )
 
@@ -292,15 +228,15 @@ def _map_parts(model: Model, change: Callable[[Part], Part]) -> Model:
 
 def _smaller_blocks(case: Case) -> Iterator[Case]:
     """Fewer tokens a block: as many on both sides, or where they are not, on one of them."""
-    if _is_explicit(case):
+    if is_explicit(case):
         return
     sizes = [case.side(side).tokens_per_block for side in SIDES]
     for side, size in zip(SIDES, sizes, strict=True) if len(set(sizes)) > 1 else ():
-        for tokens in _halved(size, 1):
-            yield from _made(lambda s=side, t=tokens: replace(case, **{s: replace(case.side(s), tokens_per_block=t)}))
+        for tokens in halved(size, 1):
+            yield from made(lambda s=side, t=tokens: replace(case, **{s: replace(case.side(s), tokens_per_block=t)}))
     least = min(sizes)
-    for tokens in _halved(least, 1):
-        yield from _made(
+    for tokens in halved(least, 1):
+        yield from made(
             lambda t=tokens: replace(
                 case,
                 context=replace(case.context, tokens_per_block=t),
@@ -325,14 +261,14 @@ def _plainer_instances(case: Case) -> Iterator[Case]:
         ):
             plainer = replace(case.side(side), **fields)
             if plainer != case.side(side):
-                yield from _made(lambda s=side, p=plainer: replace(case, **{s: p}))
-    if case.slots != Slots() and not _is_explicit(case):
-        yield from _made(lambda: replace(case, slots=Slots()))
+                yield from made(lambda s=side, p=plainer: replace(case, **{s: p}))
+    if case.slots != Slots() and not is_explicit(case):
+        yield from made(lambda: replace(case, slots=Slots()))
 
 
 def _smaller_reserves(instance: Instance) -> Iterator[tuple[tuple[str, int], ...]]:
     for index, (group, tokens) in enumerate(instance.reserve):
-        for smaller in _halved(tokens, 0):
+        for smaller in halved(tokens, 0):
             yield (*instance.reserve[:index], (group, smaller), *instance.reserve[index + 1 :])
 
 
@@ -342,10 +278,10 @@ def _smaller_windows(case: Case) -> Iterator[Case]:
         if group.window is None:
             continue
         fields: list[dict[str, object]] = [{"window": None, "sinks": 0}, {"sinks": 0}]
-        fields += [{"window": window} for window in _halved(group.window, 1)]
-        fields += [{"sinks": sinks} for sinks in _halved(group.sinks, 1)]
+        fields += [{"window": window} for window in halved(group.window, 1)]
+        fields += [{"sinks": sinks} for sinks in halved(group.sinks, 1)]
         for each in fields:
-            yield from _made(lambda i=index, f=each: replace(case, model=_with_group(case.model, i, f)))
+            yield from made(lambda i=index, f=each: replace(case, model=_with_group(case.model, i, f)))
 
 
 def _with_group(model: Model, index: int, fields: dict[str, object]) -> Model:
@@ -357,7 +293,9 @@ def _with_group(model: Model, index: int, fields: dict[str, object]) -> Model:
 STEPS: tuple[Callable[[Case], Iterator[Case]], ...] = (
     _fewer_requests,
     _smaller_grids,
-    _fewer_layers,
+    fewer_layers,
+    fewer_groups,
+    fewer_buffers,
     _shorter_prompts,
     _own_contents,
     _plainer_requests,
