@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from oracle.model.errors import InvalidCase
+from oracle.model.records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Refusal:
     """A right or wrong "no": of one request, or of the pair of instances (``request`` None)."""
 
@@ -23,7 +24,7 @@ class Refusal:
         return f"{whose}: {self.code} ({self.reason})"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class Pair:
     """A source rank that a destination rank hears from for a request, also when it carries no byte.
 
@@ -39,7 +40,7 @@ class Pair:
 WHOLE = np.dtype(np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Segment:
     """All runs between one pool of a source rank and one pool of a destination rank for one request and group.
 
@@ -95,7 +96,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Writes:
     """What a subject would write for a case."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from oracle.model.records import frozen
 from oracle.model.writes import Segment, Writes
 from oracle.truth.elements import Frame, Truth
 from oracle.truth.reserved import FOREIGN, INCOMPATIBLE, PADDING
@@ -147,7 +147,7 @@ def find_outside(
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Spot:
     """One byte of the destination in numbers, as a violation tells it.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from differential.managers.facts import BlockTable, Chunk
 from differential.subjects.native.refusals import Refused
+from oracle.model.records import frozen
 
 Slots = tuple[np.ndarray, np.ndarray]
 """Source and destination slots (int64), pairwise."""
@@ -17,7 +16,7 @@ Stride = tuple[int, int] | None
 """(rank, size) of a context-parallel receiver of a whole sender; ``None`` without Helix."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Piece:
     """What alignment needs to know of one group of one request: its length in tokens, and the slice being sent.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from differential.managers.facts import Facts, RankFacts
@@ -16,9 +14,10 @@ from differential.subjects.native.settings import Settings
 from differential.subjects.native.views import Table, build_table
 from oracle.model.case import Case
 from oracle.model.instance import Instance
+from oracle.model.records import frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Part:
     """In-slot runs (int64, n x 3) between a pool of the sender and one of the receiver, of one layer group."""
 

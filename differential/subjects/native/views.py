@@ -9,6 +9,7 @@ from differential.subjects.native.declared import Declared, state_geometry
 from differential.subjects.native.refusals import Refused
 from oracle.model.instance import Instance
 from oracle.model.pages import PageTable
+from oracle.model.records import frozen
 
 ALLOWED = {True: ("indexed", "replicated", "nhd"), False: ("indexed", "replicated", "sectioned")}
 """Mapper kinds by whether the layer group is paged."""
@@ -74,7 +75,7 @@ class View:
         return f"the view of {', '.join(sorted(self.roles))} in pool {self.pool} of group {self.group}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Group:
     """A layer group of one rank: its layer ids, and its views by (pool, lowest offset)."""
 
@@ -84,7 +85,7 @@ class Group:
     views: tuple[View, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Table:
     """The registered page table of one rank, groups in order."""
 
