@@ -225,17 +225,14 @@ class Located:
     __slots__ = ("offset", "pool", "rank", "slot")
 
     def __init__(self, flat: FlatSide, addresses: np.ndarray) -> None:
-        owner = np.searchsorted(np.array(flat.bounds, dtype=np.int64), addresses, side="right") - 1
-        tables = flat.side.tables
-        places = [(*place, start) for place, start in zip(flat.owners, flat.bounds, strict=True)]
-        pools = [tables[rank].pools[pool] for rank, pool in flat.owners]
-        self.rank, self.pool, first = np.array(places, dtype=np.int64).reshape(-1, 3).T[:, owner]
-        stride = np.array([pool.slot_stride for pool in pools], dtype=np.int64)[owner]
-        inside = addresses - first
-        if not any(pool.layer_stride for pool in pools):
+        starts, ranks, pools, strides, steps = flat.pools()
+        owner = np.searchsorted(starts, addresses, side="right") - 1
+        self.rank, self.pool, stride = ranks[owner], pools[owner], strides[owner]
+        inside = addresses - starts[owner]
+        if not steps.any():
             self.slot, self.offset = np.divmod(inside, stride)
             return
-        step = np.array([pool.layer_stride for pool in pools], dtype=np.int64)[owner]
+        step = steps[owner]
         layered = step > 0
         layer = np.where(layered, inside // np.maximum(step, 1), 0)
         self.slot, within = np.divmod(inside - layer * step, stride)
