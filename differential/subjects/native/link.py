@@ -34,6 +34,7 @@ class Link:
     """Two instances whose ranks have registered with each other.
 
     Nothing is checked or mapped before a request needs it; what a rank pair was found to be is kept.
+    ``helix``: whether a whole context side sends to context-parallel receivers.
     """
 
     def __init__(self, case: Case, facts: Facts, settings: Settings) -> None:
@@ -44,6 +45,7 @@ class Link:
         if not declared_alike(case.context, case.generation):
             declared = declare(case.model, case.native, case.generation)
         self.generation = _rank_infos(declared, case.generation, facts.generation, settings)
+        self.helix = self.context[0].shape.cp == 1 and self.generation[0].shape.cp > 1
         self._pools = (
             tuple(rank.table.pools for rank in facts.context),
             tuple(rank.table.pools for rank in facts.generation),
@@ -57,11 +59,6 @@ class Link:
         self._mapped: dict[tuple[object, ...], tuple[Mapped, ...]] = {}
         self._uncut: dict[Mapped, mappers.Uncut] = {}
         self._runs: dict[tuple[Mapped, mappers.Cut], np.ndarray] = {}
-
-    @property
-    def helix(self) -> bool:
-        """Whether a whole context side sends to context-parallel receivers."""
-        return self.context[0].shape.cp == 1 and self.generation[0].shape.cp > 1
 
     def pairs(self, context_dp: int, generation_dp: int) -> tuple[tuple[int, int, str], ...]:
         """(source, destination, seen by whom) for a request of these attention-DP ranks; ranks need not exist."""
