@@ -87,8 +87,9 @@ class PageTable(Hashed):
     entries: tuple[Entry, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pools", tuple(self.pools))
-        object.__setattr__(self, "entries", tuple(self.entries))
+        if type(self.pools) is not tuple or type(self.entries) is not tuple:
+            object.__setattr__(self, "pools", tuple(self.pools))
+            object.__setattr__(self, "entries", tuple(self.entries))
         keys: set[tuple[int, int, str]] = set()
         spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for entry in self.entries:

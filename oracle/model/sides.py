@@ -43,6 +43,7 @@ class Side:
         return self.spare[rank][group][request] if self.spare else _NO_SLOTS
 
 
+_NO_TABLE = PageTable((), ())
 _NO_SLOTS = (np.zeros(0, dtype=np.int64),) * 2
 
 
@@ -61,7 +62,7 @@ def lay_out(case: Case, side: str) -> Side:
             alike[("explicit", rank.number)] = [rank]
         else:
             alike.setdefault((rank.pp, rank.tp, rank.cp) if uneven else rank.pp, []).append(rank)
-    tables: list[PageTable] = [PageTable((), ())] * len(ranks)
+    tables: list[PageTable] = [_NO_TABLE] * len(ranks)
     slots: list[dict[int, tuple[np.ndarray, ...]]] = [{}] * len(ranks)
     if lists:
         check_lists(case, side, lists)
@@ -182,11 +183,12 @@ def _slots(
                 (rule.mul, count),
                 f"the affine rule must give {first + used} blocks distinct slots of the pool",
             )
-        by_request = [(rule.mul * (own + (first + 1)) + shift) % count for own in numbers]
+        begin = shift + rule.mul * (first + 1)
+        by_request = [((own if rule.mul == 1 else rule.mul * own) + begin) % count for own in numbers]
         for rows in by_request:
             rows.setflags(write=False)  # who is handed slots must not be able to move blocks
-        for index, own in enumerate(found):
-            own[group] = tuple(rows[index] for rows in by_request)
+        for own, of_rank in zip(found, zip(*by_request, strict=True), strict=True):
+            own[group] = of_rank
     return found
 
 
