@@ -255,7 +255,7 @@ class Sources:
         if len(parts) > 1:
             height = max([len(ids) for ids in parts])
             ids = np.concatenate([own if len(own) == height else own.repeat(height, axis=0) for own in parts], axis=1)
-        held = self.masks[:, ids]
+        held = self.masks.take(ids, axis=1)
         if not all(map(all, paired)):
             held = held & np.array(paired)[:, :, None]
         found: list[list[np.ndarray]] = [[] for _ in parts]

@@ -135,25 +135,28 @@ def unlike(case: Case) -> Iterator[str]:
                     yield f"elements of {buffer.role} are {widths[0]} and {widths[1]} bits wide"
 
 
+Grids = tuple[bool, bool]
+"""whether any axis is split over the TP grid, and over the TPCP grid"""
+
+
 @lru_cache(maxsize=4096)
-def _grids(parts: tuple[Part, ...]) -> frozenset[Grid]:
-    """The grids over which any axis is split."""
-    return frozenset(axis.grid for part in parts for axis in part.axes if axis.is_split)
+def _grids(parts: tuple[Part, ...]) -> Grids:
+    found = {axis.grid for part in parts for axis in part.axes if axis.is_split}
+    return Grid.TP in found, Grid.TPCP in found
 
 
-def seats_of(topology: Topology, ranks: tuple[Rank, ...], grids: frozenset[Grid]) -> tuple[tuple[Seat, Seat], ...]:
+def seats_of(topology: Topology, ranks: tuple[Rank, ...], grids: Grids) -> tuple[tuple[Seat, Seat], ...]:
     """Seats of the ranks in the grids that matter; one for all where no grid does."""
-    if topology.attention_dp or not grids:
+    if topology.attention_dp or True not in grids:
         ranks = ranks[:1]
-    return tuple(
-        [
-            (
-                seat(topology, rank, Grid.TP) if Grid.TP in grids else ALONE,
-                seat(topology, rank, Grid.TPCP) if Grid.TPCP in grids else ALONE,
-            )
-            for rank in ranks
-        ]
-    )
+    tp = _seats(topology, Grid.TP) if grids[0] else [ALONE] * topology.size
+    tpcp = _seats(topology, Grid.TPCP) if grids[1] else [ALONE] * topology.size
+    return tuple([(tp[rank.number], tpcp[rank.number]) for rank in ranks])
+
+
+@lru_cache(maxsize=1024)
+def _seats(topology: Topology, grid: Grid) -> list[Seat]:
+    return [seat(topology, rank, grid) for rank in topology.ranks()]
 
 
 def stacks(
@@ -189,7 +192,7 @@ def stacks(
                     moves = moves_between(case, buffer, layer)
                 first = base[(group, -1 if buffer.request_scope else layer, role)]
                 alike.setdefault((number, entry.pool, moves), []).append((entry.offset, first))
-    seats: dict[frozenset[Grid], tuple[tuple[Seat, Seat], ...]] = {}
+    seats: dict[Grids, tuple[tuple[Seat, Seat], ...]] = {}
     pieces: dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]] = {}
     identities = []
     for shape in shapes:
