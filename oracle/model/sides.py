@@ -165,7 +165,7 @@ def _slots(
     """Slots by group and request of ranks that share a page table."""
     rule = case.slots
     found: list[dict[int, tuple[np.ndarray, ...]]] = [{} for _ in ranks]
-    shift = rule.add + 11 * np.array([rank.number for rank in ranks], dtype=np.int64)[:, None]
+    shift = _shifts(ranks)
     for group, (first, count) in where.items():
         name = case.model.groups[group].name
         used, numbers = number_blocks(case, side, group)
@@ -183,7 +183,7 @@ def _slots(
                 (rule.mul, count),
                 f"the affine rule must give {first + used} blocks distinct slots of the pool",
             )
-        begin = shift + rule.mul * (first + 1)
+        begin = shift + (rule.add + rule.mul * (first + 1))
         by_request = [((own if rule.mul == 1 else rule.mul * own) + begin) % count for own in numbers]
         for rows in by_request:
             rows.setflags(write=False)  # who is handed slots must not be able to move blocks
@@ -192,12 +192,20 @@ def _slots(
     return found
 
 
+def _shifts(ranks: list[Rank]) -> np.ndarray:
+    """What the affine rule adds on each of ``ranks``, which ascend (int64, ranks x 1)."""
+    first, last = ranks[0].number, ranks[-1].number
+    if last - first + 1 == len(ranks):  # as where a whole stage shares a table
+        return np.arange(11 * first, 11 * last + 1, 11)[:, None]
+    return 11 * np.array([rank.number for rank in ranks], dtype=np.int64)[:, None]
+
+
 def _spare_slots(
     case: Case, side: str, ranks: list[Rank], where: dict[int, tuple[int, int]]
 ) -> list[dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]]:
     """Slots of the spare blocks, by group and request, of ranks that share a page table."""
     rule = case.slots
-    shift = rule.add + 11 * np.array([rank.number for rank in ranks], dtype=np.int64)[:, None]
+    shift = rule.add + _shifts(ranks)
     found: list[dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]] = [{} for _ in ranks]
     for group, (first, count) in where.items():
         by_request = [
