@@ -7,7 +7,7 @@ one flat int64 array, rank after rank, pool after pool; ids below zero are reser
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import lcm
 
@@ -30,6 +30,10 @@ Key = tuple[int, int, str]
 """(group, layer, role); the layer is -1 where the role alone is the key"""
 
 
+Inside = tuple[int, int, str, tuple[tuple[str, int], ...], int, int | None, int]
+"""What an id within a block says: group, layer, role, indices, byte, last token of its row in the block, part."""
+
+
 @dataclass(slots=True, eq=False)
 class Keys:
     """The id space of one side: ``base[key]`` counts in bytes of one block, ``width`` in all.
@@ -46,6 +50,7 @@ class Keys:
     requests: int = 0
     tails: tuple[tuple[int, int], ...] = ()
     _sorted: tuple[tuple[Key, ...], tuple[int, ...]] | None = None
+    _known: dict[tuple[str, int], Inside] = field(default_factory=dict)
 
     def _by_start(self) -> tuple[tuple[Key, ...], tuple[int, ...]]:
         if self._sorted is None:
@@ -71,6 +76,18 @@ class Keys:
             return None
         block, offset = divmod(int(number), self.width)
         code, ordinal = divmod(block, self.ordinals)
+        inside = self._known.get((side, offset))
+        if inside is None:
+            inside = self._known[side, offset] = self._decode_offset(case, side, offset)
+        group, layer, role, indices, byte, last, part = inside
+        token = None if last is None else ordinal * case.side(side).tokens_per_block + last
+        private, beam = (code - self.private, 0) if code >= self.private else (None, 0)
+        if private is not None and private >= self.requests:
+            private, beam = self.tails[private - self.requests]
+        content = case.requests[private].content if private is not None else code
+        return Element(content, group, layer, role, ordinal, indices, byte, token, private, part, beam)
+
+    def _decode_offset(self, case: Case, side: str, offset: int) -> Inside:
         key = self.key_at(offset)
         group, layer, role = key
         buffers = case.model.groups[group].buffers
@@ -78,15 +95,11 @@ class Keys:
         instance = case.side(side)
         bits = tuple(instance.bits_of(role, part.bits) for part in buffer.parts)
         part, indices, byte = place_of_offset(buffer, bits, instance.tokens_per_block, offset - self.base[key])
-        token = None
+        last = None
         for axis, index in indices:
             if axis == "T":
-                token = ordinal * instance.tokens_per_block + (index + 1) * buffer.tokens_per_row - 1
-        private, beam = (code - self.private, 0) if code >= self.private else (None, 0)
-        if private is not None and private >= self.requests:
-            private, beam = self.tails[private - self.requests]
-        content = case.requests[private].content if private is not None else code
-        return Element(content, group, layer, role, ordinal, indices, byte, token, private, part, beam)
+                last = (index + 1) * buffer.tokens_per_row - 1
+        return group, layer, role, indices, byte, last, part
 
 
 Measures = tuple[tuple[tuple[str, int], ...], int]

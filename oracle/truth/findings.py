@@ -174,14 +174,12 @@ def describe(
     """The violation whose first byte is ``spot``; ``holders`` says which of the paired ranks hold the due element."""
     due = frame.generation_keys.decode(frame.case, "generation", spot.due)
     group = due.group if due else (spot.segment.group if spot.segment is not None else None)
-    entry = next(
-        (
-            e
-            for e in frame.generation.side.tables[spot.rank].entries
-            if e.pool == spot.pool and e.offset <= spot.offset < e.offset + e.nbytes and group in (None, e.group)
-        ),
-        None,
-    )
+    entry = None
+    for each in frame.generation.side.tables[spot.rank].entries:
+        inside = each.pool == spot.pool and each.offset <= spot.offset < each.offset + each.nbytes
+        if inside and (group is None or each.group == group):
+            entry = each
+            break
     found: Element | None = None
     note = ""
     if spot.found is not None:
