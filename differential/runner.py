@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from pathlib import PurePath
 
@@ -17,6 +17,7 @@ from differential.subjects.protocol import Election, Subject, encoding_of
 from oracle.model.case import Case
 from oracle.model.encodings import Encoding
 from oracle.model.errors import InvalidCase
+from oracle.model.records import frozen
 from oracle.model.writes import Refusal, Writes, check_plan
 from oracle.truth.decide import judge_any
 from oracle.truth.judge import Padding
@@ -25,7 +26,7 @@ from oracle.truth.verdict import Kind, Outcome, Verdict, Violation
 __all__ = ["CaseResult", "Kind", "MemoryDifference", "Outcome", "Padding", "Verdict", "Violation", "run_case"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class CaseResult:
     """What came of one case.
 

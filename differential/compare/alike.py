@@ -32,7 +32,8 @@ def are_alike(facts: Facts, first: Writes | Refusal, second: Writes | Refusal) -
     """
     if isinstance(first, Refusal) or isinstance(second, Refusal) or first.refusals or second.refusals:
         return False
-    if first.pairs != second.pairs and sorted(first.pairs) != sorted(second.pairs):
+    named = [[(p.request, p.source, p.destination, p.seen_by) for p in plan.pairs] for plan in (first, second)]
+    if named[0] != named[1] and sorted(named[0]) != sorted(named[1]):
         return False
     return not unlike_slots(facts, first.segments, second.segments)
 
@@ -76,7 +77,9 @@ def _by_slots(segments: Iterable[Segment], *, in_order: bool) -> dict[Key, list[
 
 
 def _same_runs(facts: Facts, key: Key, one: list[np.ndarray], two: list[np.ndarray], joined: dict[bytes, Runs]) -> bool:
-    texts = [b"".join([runs.tobytes() for runs in part]) for part in (one, two)]
+    texts = [
+        part[0].tobytes() if len(part) == 1 else b"".join([runs.tobytes() for runs in part]) for part in (one, two)
+    ]
     if texts[0] == texts[1]:
         return True
     pools = _pool(facts.context, key[2], key[3]), _pool(facts.generation, key[4], key[5])
@@ -95,7 +98,7 @@ def _stays_in_slots(pools: tuple[Pool | None, ...], key: Key, runs: Runs) -> boo
     for side, pool in enumerate(pools):
         assert pool is not None
         bases = np.frombuffer(key[6 + side], dtype=np.int64)  # type: ignore[arg-type]
-        if (bases % pool.slot_stride).any():
+        if any(base % pool.slot_stride for base in bases.tolist()):
             return False
         if any(run[side] < 0 or run[side] + run[2] > pool.slot_bytes for run in runs):
             return False

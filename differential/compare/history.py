@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from differential.compare import Comparison, compare
 from differential.managers.tables import gather_facts
 from differential.subjects.protocol import Subject
 from oracle.model.case import Case
+from oracle.model.records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Remembered:
     """A case that a subject plans otherwise after it has served others: ``served`` are their positions, in order."""
 

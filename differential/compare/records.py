@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from oracle.model.records import frozen
 
 BOTH, FIRST, SECOND, NEITHER = "both", "first", "second", "neither"
 UNKNOWN = "unknown"
@@ -12,7 +12,7 @@ Names = tuple[str, str]
 """What to call the two plans."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ByteDifference:
     """Bytes of one buffer and block of one receiver that the two plans do not write alike.
 
@@ -57,7 +57,7 @@ class ByteDifference:
         return f"{', '.join(what)}: {self.nbytes} B {senders}; {_right(self.right, names)}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PairDifference:
     """A pair that only one plan names, or that the plans let other sides count on.
 
@@ -78,7 +78,7 @@ class PairDifference:
         return f"request {self.request}, ranks {self.source} to {self.destination}: {seen}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class RefusalDifference:
     """A request, or the pair of instances (None), that only one plan refuses: ``refused_by`` first or second."""
 
@@ -97,7 +97,7 @@ class RefusalDifference:
 Difference = ByteDifference | PairDifference | RefusalDifference
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Unsaid:
     """What the encoding of one plan's block lists cannot say of a request, and that of the other can.
 
@@ -113,7 +113,7 @@ class Unsaid:
         return f"{names[self.by == SECOND]} cannot say request {self.request}: {self.code}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Comparison:
     """What two plans differ in; empty: they write the same bytes from the same ranks.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 from differential.compare import Comparison, compare
@@ -18,9 +18,10 @@ from differential.runner import CaseResult, Outcome, Padding, Verdict, run_case
 from differential.subjects.protocol import Subject, encoding_of
 from differential.subjects.registry import find_subject
 from oracle.model.case import Case
+from oracle.model.records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Checked:
     """``result`` has the verdicts, ``settled`` the comparison of every two subjects that made a plan.
 

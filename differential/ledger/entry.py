@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from differential.compare import FIRST, SECOND, ByteDifference, Difference, Pair
 from differential.runner import Kind, Violation
 from oracle.model.case import Case
 from oracle.model.errors import InvalidCase
+from oracle.model.records import frozen
 
 MAPPING = "mapping"
 POSITIONAL, SUFFIX, WITHOUT_HELIX = "native", "native:suffix", "native:suffix,no-helix"
@@ -29,7 +29,7 @@ def names_no_pair(case: Case, difference: PairDifference) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Bytes:
     """The two plans differ in these bytes and these pairs, and in nothing else.
 
@@ -42,7 +42,7 @@ class Bytes:
     explains: Callable[[Case, Violation], bool] = explains_nothing
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Refuses:
     """One side, ``by`` first or second, refuses with one of ``codes``; the other serves.
 
@@ -62,7 +62,7 @@ class Refuses:
             raise InvalidCase("codes", self.codes, "expected at least one refusal code")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Entry:
     """A known difference between the subject ``first`` and each of ``second``.
 

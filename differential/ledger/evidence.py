@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from differential.compare import Comparison, RefusalDifference, compare
@@ -15,9 +15,10 @@ from differential.subjects.protocol import Subject
 from oracle.model.case import Case
 from oracle.model.codec import decode_file, encode_file
 from oracle.model.errors import InvalidCase, MalformedFile
+from oracle.model.records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Stale:
     """An entry whose witness no longer differs in exactly the stated way; it fails the run."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from differential.compare import ByteDifference, Comparison, Difference, PairDifference, RefusalDifference
 from differential.ledger.entry import Entry, Refuses
 from differential.ledger.shelf import entries
 from differential.runner import Kind, Outcome, Verdict, Violation
 from oracle.model.case import Case
+from oracle.model.records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Settled:
     """A comparison taken apart: ``accepted`` by entry name, and what is left ``open``.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from differential.managers.spans import count_below
 from oracle.model.case import Case
+from oracle.model.records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Extent:
     """One request in one group on one rank of a side.
 

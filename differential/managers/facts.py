@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from oracle.model.pages import PageTable
+from oracle.model.records import frozen
 from oracle.model.topology import Rank
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class BlockTable:
     """Slots of one request's blocks in one group of one rank: entry i is block ``first + i*stride``, -1 a hole.
 
@@ -23,7 +22,7 @@ class BlockTable:
     slots: np.ndarray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class RankFacts:
     """One rank's page table and its block tables by (request, group index); other requests are not on this rank."""
 
@@ -32,7 +31,7 @@ class RankFacts:
     blocks: dict[tuple[int, int], BlockTable]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Chunk:
     """One slice a sender sends: block ordinals [first, end) of unwindowed groups; the last carries the others whole.
 
@@ -45,7 +44,7 @@ class Chunk:
     capacity: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Facts:
     """Facts of all ranks of both sides by rank number, and the chunks of each request in sending order."""
 

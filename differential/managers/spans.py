@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
+
+from oracle.model.records import frozen
 
 NONE = np.zeros(0, dtype=np.int64)
 
@@ -25,7 +27,7 @@ class Disagreement(RuntimeError):
     """What a manager lists and what its counters say do not fit: some block would go to another one's place."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Span:
     """Entry i of ``slots`` (int64) is block ``start + i*stride``; an empty span starts at the first of such blocks.
 
@@ -47,7 +49,7 @@ def emptied(span: Span) -> Span:
     return Span(span.start % span.stride, NONE, span.stride)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Aligned:
     """Which slot goes to which (int64, n each), and the ordinal that the receiver takes each for.
 

@@ -8,7 +8,7 @@ senders went wrong in single steps; here each step is a method of its own and le
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,11 +33,12 @@ from oracle.model.encodings import (
     TAIL_COUNTS_DIFFER,
     TAILS_NOT_TOLD_APART,
 )
+from oracle.model.records import frozen
 
 Translate = Callable[[Sequence[int]], np.ndarray]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Suffix:
     """A list of slots (int64) as it is sent: blocks without holes, then beam tails, with no word of which is which.
 

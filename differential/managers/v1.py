@@ -7,9 +7,10 @@ Ids are logical: a block keeps its id while it moves between slots. Lists and id
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+
+from oracle.model.records import frozen
 
 
 class OnHost(RuntimeError):
@@ -24,7 +25,7 @@ class WindowNotNamed(ValueError):
     """Several windows are configured, and it was not said which one is meant."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class BlockList:
     """What the manager lists of one request under one window.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+
+from oracle.model.records import frozen
 
 HOLE = -1
 Range = tuple[int, int]
 """Ordinals [first, end); empty where ``end <= first``."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class PageList:
     """What the manager answers when asked for one request's pages by position.
 

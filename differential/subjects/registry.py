@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
@@ -13,6 +12,7 @@ from differential.subjects.protocol import Election, Subject
 from oracle.model.case import Case
 from oracle.model.encodings import ENCODINGS, Encoding
 from oracle.model.errors import InvalidCase
+from oracle.model.records import frozen
 from oracle.model.writes import Refusal, Writes
 
 GROUP = "kvwitness.subjects"
@@ -21,7 +21,7 @@ NATIVE = "differential.subjects.native"
 """The legacy sender: ``make(options)`` gives a subject for the text behind ``native:``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class FunctionSubject:
     """A plain function ``plan(case, facts)`` as a subject; its choice of senders is compared, not judged."""
 
@@ -34,7 +34,7 @@ class FunctionSubject:
         return self.function(case, facts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ObjectSubject:
     """An object that has a ``plan`` but not all that a subject needs."""
 

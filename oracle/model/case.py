@@ -268,12 +268,12 @@ class Case(Hashed):
 def _check_instance(model: Model, instance: Instance, side: str) -> None:
     topology = instance.topology
     total = sum(topology.stages)
-    held = {layer for lack in instance.without for layer in lack.layers}
-    if total > model.layers or any(
-        layer not in model.draft or layer not in held for layer in range(total, model.layers)
-    ):
-        raise InvalidCase(f"{side}.stages", topology.stages, f"expected {model.layers} layers in all")
-    roles = {buffer.role for group in model.groups for buffer in group.buffers}
+    if total != model.layers:
+        held = {layer for lack in instance.without for layer in lack.layers}
+        if total > model.layers or any(
+            layer not in model.draft or layer not in held for layer in range(total, model.layers)
+        ):
+            raise InvalidCase(f"{side}.stages", topology.stages, f"expected {model.layers} layers in all")
     for lack in instance.without:
         for group in model.groups:
             for buffer in group.buffers:
@@ -291,14 +291,16 @@ def _check_instance(model: Model, instance: Instance, side: str) -> None:
                             (layer, buffer.role),
                             "only optional buffers and draft layers may be lacking",
                         )
-    for name in ("layouts", "element_bits"):
-        for role, _ in getattr(instance, name):
-            if role not in roles:
-                raise InvalidCase(f"{side}.{name}", role, f"the model has the roles {', '.join(sorted(roles))}")
-    whole = {buffer.role for group in model.groups if group.native_only for buffer in group.buffers}
-    for role, _ in instance.element_bits:
-        if role in whole:
-            raise InvalidCase(f"{side}.element_bits", role, "items of a native only group are alike on both sides")
+    if instance.layouts or instance.element_bits:
+        roles = {buffer.role for group in model.groups for buffer in group.buffers}
+        for name in ("layouts", "element_bits"):
+            for role, _ in getattr(instance, name):
+                if role not in roles:
+                    raise InvalidCase(f"{side}.{name}", role, f"the model has the roles {', '.join(sorted(roles))}")
+        whole = {buffer.role for group in model.groups if group.native_only for buffer in group.buffers}
+        for role, _ in instance.element_bits:
+            if role in whole:
+                raise InvalidCase(f"{side}.element_bits", role, "items of a native only group are alike on both sides")
     for name in ("packing", "reserve"):
         for group, _ in getattr(instance, name):
             _require_group(f"{side}.{name}", model, group)

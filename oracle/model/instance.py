@@ -56,7 +56,10 @@ class Instance(Hashed):
     def __post_init__(self) -> None:
         require_whole("tokens_per_block", self.tokens_per_block, least=1)
         for name in ("layouts", "element_bits", "packing", "page_tables", "reserve"):
-            pairs = tuple(sorted((tuple(pair) for pair in getattr(self, name)), key=lambda pair: pair[0]))
+            given = getattr(self, name)
+            if given == () and type(given) is tuple:
+                continue  # as most are
+            pairs = tuple(sorted((tuple(pair) for pair in given), key=lambda pair: pair[0]))
             if len({key for key, _ in pairs}) != len(pairs):
                 raise InvalidCase(name, [key for key, _ in pairs], "expected each key once")
             object.__setattr__(self, name, pairs)

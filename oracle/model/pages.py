@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from oracle.model.errors import InvalidCase, require_whole
+from oracle.model.errors import LARGEST, InvalidCase, require_whole
 from oracle.model.records import Hashed, record
 
 
@@ -24,15 +24,26 @@ class Pool(Hashed):
     pool_group: int = 0
 
     def __post_init__(self) -> None:
-        require_whole("pool.slot_bytes", self.slot_bytes, least=1)
-        require_whole("pool.count", self.count, least=1)
-        require_whole("pool.slot_stride", self.slot_stride)
-        require_whole("pool.layer_stride", self.layer_stride)
+        if not (
+            type(self.slot_bytes) is type(self.count) is type(self.slot_stride) is type(self.layer_stride) is int
+            and 0 < self.slot_bytes < LARGEST
+            and 0 < self.count < LARGEST
+            and 0 <= self.slot_stride < LARGEST
+            and 0 <= self.layer_stride < LARGEST
+        ):
+            self._tell()
         require_whole("pool.pool_group", self.pool_group)
         if not self.slot_stride:
             object.__setattr__(self, "slot_stride", self.slot_bytes)
         if self.slot_stride < self.slot_bytes:
             raise InvalidCase("pool.slot_stride", self.slot_stride, f"expected at least slot_bytes, {self.slot_bytes}")
+
+    def _tell(self) -> None:
+        """Raise ``InvalidCase`` for the first size that is none."""
+        require_whole("pool.slot_bytes", self.slot_bytes, least=1)
+        require_whole("pool.count", self.count, least=1)
+        require_whole("pool.slot_stride", self.slot_stride)
+        require_whole("pool.layer_stride", self.layer_stride)
 
 
 @record
@@ -47,6 +58,16 @@ class Entry(Hashed):
     nbytes: int
 
     def __post_init__(self) -> None:
+        numbers = group, pool, layer, offset, nbytes = self.group, self.pool, self.layer, self.offset, self.nbytes
+        if not (
+            type(group) is type(pool) is type(layer) is type(offset) is type(nbytes) is int
+            and min(numbers) >= 0 < nbytes
+            and max(numbers) < LARGEST
+        ):
+            self._tell()
+
+    def _tell(self) -> None:
+        """Raise ``InvalidCase`` for the first number that is none."""
         require_whole("entry.group", self.group)
         require_whole("entry.pool", self.pool)
         require_whole("entry.layer", self.layer)
@@ -66,8 +87,9 @@ class PageTable(Hashed):
     entries: tuple[Entry, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pools", tuple(self.pools))
-        object.__setattr__(self, "entries", tuple(self.entries))
+        if type(self.pools) is not tuple or type(self.entries) is not tuple:
+            object.__setattr__(self, "pools", tuple(self.pools))
+            object.__setattr__(self, "entries", tuple(self.entries))
         keys: set[tuple[int, int, str]] = set()
         spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for entry in self.entries:

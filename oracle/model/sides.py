@@ -43,6 +43,7 @@ class Side:
         return self.spare[rank][group][request] if self.spare else _NO_SLOTS
 
 
+_NO_TABLE = PageTable((), ())
 _NO_SLOTS = (np.zeros(0, dtype=np.int64),) * 2
 
 
@@ -61,7 +62,7 @@ def lay_out(case: Case, side: str) -> Side:
             alike[("explicit", rank.number)] = [rank]
         else:
             alike.setdefault((rank.pp, rank.tp, rank.cp) if uneven else rank.pp, []).append(rank)
-    tables: list[PageTable] = [PageTable((), ())] * len(ranks)
+    tables: list[PageTable] = [_NO_TABLE] * len(ranks)
     slots: list[dict[int, tuple[np.ndarray, ...]]] = [{}] * len(ranks)
     if lists:
         check_lists(case, side, lists)
@@ -164,7 +165,7 @@ def _slots(
     """Slots by group and request of ranks that share a page table."""
     rule = case.slots
     found: list[dict[int, tuple[np.ndarray, ...]]] = [{} for _ in ranks]
-    shift = rule.add + 11 * np.array([rank.number for rank in ranks], dtype=np.int64)[:, None]
+    shift = _shifts(ranks)
     for group, (first, count) in where.items():
         name = case.model.groups[group].name
         used, numbers = number_blocks(case, side, group)
@@ -182,12 +183,21 @@ def _slots(
                 (rule.mul, count),
                 f"the affine rule must give {first + used} blocks distinct slots of the pool",
             )
-        by_request = [(rule.mul * (own + (first + 1)) + shift) % count for own in numbers]
+        begin = shift + (rule.add + rule.mul * (first + 1))
+        by_request = [((own if rule.mul == 1 else rule.mul * own) + begin) % count for own in numbers]
         for rows in by_request:
             rows.setflags(write=False)  # who is handed slots must not be able to move blocks
-        for index, own in enumerate(found):
-            own[group] = tuple(rows[index] for rows in by_request)
+        for own, of_rank in zip(found, zip(*by_request, strict=True), strict=True):
+            own[group] = of_rank
     return found
+
+
+def _shifts(ranks: list[Rank]) -> np.ndarray:
+    """What the affine rule adds on each of ``ranks``, which ascend (int64, ranks x 1)."""
+    first, last = ranks[0].number, ranks[-1].number
+    if last - first + 1 == len(ranks):  # as where a whole stage shares a table
+        return np.arange(11 * first, 11 * last + 1, 11)[:, None]
+    return 11 * np.array([rank.number for rank in ranks], dtype=np.int64)[:, None]
 
 
 def _spare_slots(
@@ -195,7 +205,7 @@ def _spare_slots(
 ) -> list[dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]]:
     """Slots of the spare blocks, by group and request, of ranks that share a page table."""
     rule = case.slots
-    shift = rule.add + 11 * np.array([rank.number for rank in ranks], dtype=np.int64)[:, None]
+    shift = rule.add + _shifts(ranks)
     found: list[dict[int, tuple[tuple[np.ndarray, np.ndarray], ...]]] = [{} for _ in ranks]
     for group, (first, count) in where.items():
         by_request = [

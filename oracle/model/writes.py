@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import field
 
 import numpy as np
 
 from oracle.model.errors import InvalidCase
+from oracle.model.records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Refusal:
     """A right or wrong "no": of one request, or of the pair of instances (``request`` None)."""
 
@@ -23,7 +24,7 @@ class Refusal:
         return f"{whose}: {self.code} ({self.reason})"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class Pair:
     """A source rank that a destination rank hears from for a request, also when it carries no byte.
 
@@ -39,7 +40,7 @@ class Pair:
 WHOLE = np.dtype(np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Segment:
     """All runs between one pool of a source rank and one pool of a destination rank for one request and group.
 
@@ -95,7 +96,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Writes:
     """What a subject would write for a case."""
 
@@ -106,7 +107,7 @@ class Writes:
 
     @property
     def run_count(self) -> int:
-        return sum(segment.run_count for segment in self.segments)
+        return sum([len(segment.source_bases) * len(segment.runs) for segment in self.segments])
 
     @property
     def nbytes(self) -> int:
@@ -172,11 +173,8 @@ FARTHEST = 1 << 48
 def check_plan(writes: Writes, requests: int, groups: int) -> None:
     """Raise ``InvalidCase`` for what no plan can say: a request or group that the case does not have, ranks that are
     no whole numbers, and runs below 0 bytes or beyond any memory."""
-    for name, rows in (("pairs", writes.pairs), ("segments", writes.segments)):
-        for index, row in enumerate(rows):
-            request = row.request
-            if type(request) is not int or not 0 <= request < requests:
-                raise InvalidCase(f"{name}[{index}].request", request, f"the case has requests 0..{requests - 1}")
+    _check_requests("pairs", writes.pairs, requests)
+    _check_requests("segments", writes.segments, requests)
     for refusal in writes.refusals:
         if refusal.request is not None and not 0 <= refusal.request < requests:
             raise InvalidCase("refusals.request", refusal.request, f"the case has requests 0..{requests - 1}")
@@ -185,17 +183,26 @@ def check_plan(writes: Writes, requests: int, groups: int) -> None:
         group = segment.group
         if type(group) is not int or not 0 <= group < groups:
             raise InvalidCase(f"segments[{index}].group", group, f"the case has groups 0..{groups - 1}")
-        for place in (segment.source_rank, segment.destination_rank, segment.source_pool, segment.destination_pool):
+        places = segment.source_rank, segment.destination_rank, segment.source_pool, segment.destination_pool
+        for place in places:
             if type(place) is not int:
                 raise InvalidCase(f"segments[{index}]", place, "ranks and pools are whole numbers")
         # Segments share most of their vectors.
-        for vector in (segment.source_bases, segment.destination_bases, segment.runs):
-            vectors[id(vector)] = vector
+        runs, bases, own_bases = segment.runs, segment.source_bases, segment.destination_bases
+        vectors[id(runs)], vectors[id(bases)], vectors[id(own_bases)] = runs, bases, own_bases
     if not vectors:
         return
     whole = np.concatenate(list(vectors.values()), axis=None)
-    if whole.size and (int(whole.max()) >= FARTHEST or int(whole.min()) < 0):
+    # What is below 0 is far beyond any memory when it is read without its sign.
+    if whole.size and np.maximum.reduce(whole.view(np.uint64)) >= FARTHEST:
         _check_bytes(writes)
+
+
+def _check_requests(name: str, rows: Sequence[Pair | Segment], requests: int) -> None:
+    for index, row in enumerate(rows):
+        request = row.request
+        if type(request) is not int or not 0 <= request < requests:
+            raise InvalidCase(f"{name}[{index}].request", request, f"the case has requests 0..{requests - 1}")
 
 
 def _check_bytes(writes: Writes) -> None:

@@ -7,11 +7,12 @@ one flat int64 array, rank after rank, pool after pool; ids below zero are reser
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import lcm
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from oracle.model.buffers import LayerGroup
 from oracle.model.case import Case
@@ -22,10 +23,15 @@ from oracle.truth.pairing import paired_sources
 from oracle.truth.reserved import FOREIGN, NEVER
 from oracle.truth.rows import Blocks
 from oracle.truth.stacks import FlatSide, Stack, flatten, unlike
+from oracle.truth.target import Target
 from oracle.truth.verdict import Element
 
 Key = tuple[int, int, str]
 """(group, layer, role); the layer is -1 where the role alone is the key"""
+
+
+Inside = tuple[int, int, str, tuple[tuple[str, int], ...], int, int | None, int]
+"""What an id within a block says: group, layer, role, indices, byte, last token of its row in the block, part."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,15 +49,23 @@ class Keys:
     private: int
     requests: int = 0
     tails: tuple[tuple[int, int], ...] = ()
+    _sorted: tuple[tuple[Key, ...], tuple[int, ...]] | None = None
+    _known: dict[tuple[str, int], Inside] = field(default_factory=dict)
+
+    def _by_start(self) -> tuple[tuple[Key, ...], tuple[int, ...]]:
+        if self._sorted is None:
+            self._sorted = tuple(self.base), tuple(self.base.values())
+        return self._sorted
 
     @property
     def starts(self) -> tuple[int, ...]:
         """The values of ``base``, ascending: key number i has the ids from ``starts[i]`` on."""
-        return tuple(self.base.values())
+        return self._by_start()[1]
 
     def key_at(self, offset: int) -> Key:
         """The key of an id within a block."""
-        return tuple(self.base)[bisect_right(self.starts, offset) - 1]
+        keys, starts = self._by_start()
+        return keys[bisect_right(starts, offset) - 1]
 
     def code_of_tail(self, request: int, beam: int) -> int:
         return self.private + self.requests + self.tails.index((request, beam))
@@ -62,6 +76,18 @@ class Keys:
             return None
         block, offset = divmod(int(number), self.width)
         code, ordinal = divmod(block, self.ordinals)
+        inside = self._known.get((side, offset))
+        if inside is None:
+            inside = self._known[side, offset] = self._decode_offset(case, side, offset)
+        group, layer, role, indices, byte, last, part = inside
+        token = None if last is None else ordinal * case.side(side).tokens_per_block + last
+        private, beam = (code - self.private, 0) if code >= self.private else (None, 0)
+        if private is not None and private >= self.requests:
+            private, beam = self.tails[private - self.requests]
+        content = case.requests[private].content if private is not None else code
+        return Element(content, group, layer, role, ordinal, indices, byte, token, private, part, beam)
+
+    def _decode_offset(self, case: Case, side: str, offset: int) -> Inside:
         key = self.key_at(offset)
         group, layer, role = key
         buffers = case.model.groups[group].buffers
@@ -69,15 +95,11 @@ class Keys:
         instance = case.side(side)
         bits = tuple(instance.bits_of(role, part.bits) for part in buffer.parts)
         part, indices, byte = place_of_offset(buffer, bits, instance.tokens_per_block, offset - self.base[key])
-        token = None
+        last = None
         for axis, index in indices:
             if axis == "T":
-                token = ordinal * instance.tokens_per_block + (index + 1) * buffer.tokens_per_row - 1
-        private, beam = (code - self.private, 0) if code >= self.private else (None, 0)
-        if private is not None and private >= self.requests:
-            private, beam = self.tails[private - self.requests]
-        content = case.requests[private].content if private is not None else code
-        return Element(content, group, layer, role, ordinal, indices, byte, token, private, part, beam)
+                last = (index + 1) * buffer.tokens_per_row - 1
+        return group, layer, role, indices, byte, last, part
 
 
 Measures = tuple[tuple[tuple[str, int], ...], int]
@@ -174,16 +196,33 @@ class Truth(Frame):
     ``source`` (int64): the id of every source byte. ``due`` (int64): the id due at every destination
     byte, NEVER where nothing may come. ``klass`` (uint8): forbidden, optional, due or native only. ``elected``
     (int8 or wider): the source rank that must send it, -1 for none. ``owner`` (the same): the request that the
-    byte is of, -1 for none.
+    byte is of, -1 for none; it is written when somebody asks, of the blocks in ``owned``.
     """
 
     source: np.ndarray
     due: np.ndarray
     klass: np.ndarray
     elected: np.ndarray
-    owner: np.ndarray
     kept: dict[tuple[str, int, int], list[Stack]]
     blocks: dict[tuple[int, int, int], Blocks]
+    owned: list[tuple[Target, np.ndarray]]
+    _owner: np.ndarray | None = None
+
+    @property
+    def owner(self) -> np.ndarray:
+        if self._owner is None:
+            self._owner = _filled(len(self.due), -1, self.elected.dtype)
+            for target, owners in self.owned:
+                target.put(self._owner, owners[None, :, None])
+            self.owned.clear()
+        return self._owner
+
+
+def _filled(size: int, value: int, kind: DTypeLike) -> np.ndarray:
+    """``np.full`` without its half dozen Python steps."""
+    memory = np.empty(size, kind)
+    memory.fill(value)
+    return memory
 
 
 def truth_of(case: Case, padding: str = "optional", *, with_tails: bool = False) -> Truth:
@@ -198,6 +237,7 @@ def truth_of(case: Case, padding: str = "optional", *, with_tails: bool = False)
 def enumerate_sides(case: Case, padding: str, with_tails: bool = False) -> Truth:
     """Enumerate both sides of ``case`` afresh; the latest results are kept."""
     frame = frame_of(case, with_tails=with_tails)
+    size = frame.generation.size
     most = max(case.context.topology.size, len(case.requests))
     narrow = np.int8 if most < 1 << 7 else np.int16 if most < 1 << 15 else np.int32
     truth = Truth(
@@ -210,13 +250,13 @@ def enumerate_sides(case: Case, padding: str, with_tails: bool = False) -> Truth
         frame.unserved,
         frame.lost,
         with_tails,
-        np.full(frame.context.size, FOREIGN, dtype=np.int64),
-        np.full(frame.generation.size, NEVER, dtype=np.int64),
-        np.zeros(frame.generation.size, dtype=np.uint8),  # FORBIDDEN, and no memory touched for it
-        np.full(frame.generation.size, -1, dtype=narrow),
-        np.full(frame.generation.size, -1, dtype=narrow),
+        _filled(frame.context.size, FOREIGN, np.int64),
+        _filled(size, NEVER, np.int64),
+        np.zeros(size, dtype=np.uint8),  # FORBIDDEN, and no memory touched for it
+        _filled(size, -1, narrow),
         {},
         {},
+        [],
     )
     fill_source(truth)
     fill_destination(truth, padding)

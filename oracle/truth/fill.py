@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
 from math import lcm
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oracle.model.case import Case
 from oracle.model.pages import PageTable
 from oracle.model.topology import Rank
 from oracle.truth.blocks import FORBIDDEN, OPTIONAL, block_classes, resident_blocks
 from oracle.truth.reserved import INCOMPATIBLE, PADDING
 from oracle.truth.rows import Blocks, blocks_of, tails_of
 from oracle.truth.stacks import FlatSide, Stack, stacks
+from oracle.truth.target import Target
 
 if TYPE_CHECKING:
     from oracle.truth.elements import Frame, Truth
@@ -35,108 +36,46 @@ def owned(frame: Frame, side: str, ranks: list[Rank], group: int, blocks: int) -
     return np.arange(blocks) % cp == np.array([rank.cp for rank in ranks])[:, None]
 
 
-def together(truth: Truth, side: str, ranks: tuple[Rank, ...]) -> list[tuple[list[int], list[int]]]:
-    """(requests, positions in ``ranks`` of those that they are on), for requests on the same ranks of both sides."""
+def together(case: Case) -> list[list[int]]:
+    """Requests that are on the same ranks of both sides."""
+    if len(case.requests) == 1:
+        return [[0]]
     found: dict[tuple[int, int], list[int]] = {}
-    for number, request in enumerate(truth.case.requests):
+    for number, request in enumerate(case.requests):
         found.setdefault((request.context_dp, request.generation_dp), []).append(number)
-    placed = [(requests, present(truth, side, requests[0], ranks)) for requests in found.values()]
-    return [(requests, here) for requests, here in placed if here]
-
-
-class Target:
-    """Where the blocks of some requests lie in the flat memory of one side, for one stack of ranks.
-
-    ``mask`` (ranks x blocks): which of them there are; None: all.
-    """
-
-    __slots__ = ("_by_row", "_flat", "_picked", "_ranks", "_slots", "_where", "mask", "stack", "stride")
-
-    BIG = 1 << 15
-    """bytes from which rows of memory are written as they are, instead of each byte by its address"""
-
-    def __init__(
-        self, flat: FlatSide, stack: Stack, ranks: list[Rank], slots: np.ndarray, stride: int, mask: np.ndarray | None
-    ) -> None:
-        self.stack = stack
-        self.stride = stride
-        self.mask = mask
-        self._flat = flat
-        self._ranks = ranks
-        self._slots = slots
-        self._by_row = stack.whole and slots.size * len(stack.offsets) > self.BIG
-        self._where: np.ndarray | None = None
-        self._picked: tuple[np.ndarray, ...] = ()
-
-    def put(self, memory: np.ndarray, values: np.ndarray, added: np.ndarray | None = None) -> None:
-        """Write ``values`` plus ``added``, each of a shape that broadcasts to ranks x blocks x bytes."""
-        if self._by_row:
-            self._put_rows(memory, values, added)
-            return
-        if added is not None:
-            values = values + added
-        where = self.addresses()
-        if self.mask is not None:
-            # Which rank and block each row of addresses is of; an axis of length 1 stands for all.
-            ranks, blocks = self._picked
-            values = values[ranks if len(values) > 1 else 0, blocks if values.shape[1] > 1 else 0]
-        memory[where] = values
-
-    def _put_rows(self, memory: np.ndarray, values: np.ndarray, added: np.ndarray | None) -> None:
-        width = len(self.stack.offsets)
-        for position, rank in enumerate(self._ranks):
-            start = self._flat.starts[rank.number][self.stack.pool]
-            chosen = slice(None) if self.mask is None else self.mask[position]
-            slots = self._slots[position][chosen]
-            end = start + (int(slots.max(initial=-1)) + 1) * self.stride
-            rows = memory[start:end].reshape(-1, self.stride)[:, :width]
-            own = values[position if len(values) > 1 else 0]
-            own = own[chosen] if len(own) > 1 else own
-            if added is None:
-                rows[slots] = own
-                continue
-            more = added[0] if added.shape[1] == 1 else added[0][chosen]
-            if len(own) > 1:
-                rows[slots] = own + more
-                continue
-            # Row by row straight into memory: a sum of its own would be as large as the memory.
-            for slot, ahead in zip(slots.tolist(), np.broadcast_to(more, (len(slots), more.shape[1])), strict=True):
-                np.add(own[0], ahead, out=rows[slot])
-
-    def edges(self, width: int) -> np.ndarray:
-        """Addresses of all ``width`` bytes of every slot, where the stack's ``offsets`` are not all of them."""
-        return self.addresses()[..., :1] - self.stack.offsets[0] + np.arange(width)
-
-    def addresses(self) -> np.ndarray:
-        """Addresses of every byte: ranks x blocks x bytes, or blocks of ``mask`` x bytes."""
-        if self._where is None:
-            base = np.array([self._flat.starts[rank.number][self.stack.pool] for rank in self._ranks])
-            start = base[:, None] + self._slots * self.stride
-            if self.mask is not None:
-                self._picked = self.mask.nonzero()
-                start = start[self._picked]
-            self._where = start[..., None] + self.stack.offsets
-        return self._where
+    return list(found.values())
 
 
 def _slots_of(flat: FlatSide, ranks: list[Rank], group: int, requests: list[int]) -> np.ndarray:
     """Slots of the blocks of ``requests``, one request after another: ranks x blocks."""
-    rows = [[flat.side.slots[rank.number][group][request] for rank in ranks] for request in requests]
-    return np.array(rows[0]) if len(rows) == 1 else np.concatenate([np.array(row) for row in rows], axis=1)
+    slots = flat.side.slots
+    if len(requests) == 1:
+        (request,) = requests
+        return np.array([slots[rank.number][group][request] for rank in ranks])
+    own = [slots[rank.number][group] for rank in ranks]
+    if len(requests) == len(own[0]):
+        return np.array([np.concatenate(by_request) for by_request in own])
+    return np.array([np.concatenate([by_request[request] for request in requests]) for by_request in own])
 
 
 def _per_request(parts: list[np.ndarray | None]) -> np.ndarray | None:
     known = [part for part in parts if part is not None]
-    return np.concatenate(known, axis=-1) if known else None
+    if len(known) < 2:
+        return known[0] if known else None
+    return np.concatenate(known, axis=-1)
 
 
 def fill_source(truth: Truth) -> None:
     """Write the id of every resident block's bytes into ``truth.source``."""
     case, flat, memory = truth.case, truth.context, truth.source
     shift = 0 if truth.comparable else INCOMPATIBLE
-    explicit = any(row.side == "context" for row in case.tables)
+    explicit = bool(case.tables) and any(row.side == "context" for row in case.tables)
+    alike = together(case)
     for table, members in flat.alike:
-        for requests, here in together(truth, "context", members):
+        for requests in alike:
+            here = present(truth, "context", requests[0], members)
+            if not here:
+                continue
             ranks = [members[position] for position in here]
             for group in flat.side.slots[members[0].number]:
                 rows = _blocks(truth, "context", group, requests)
@@ -159,7 +98,8 @@ def fill_source(truth: Truth) -> None:
                         target = Target(flat, stack, ranks, places, pool.slot_stride, chosen)
                         if stack.padded and not pool.layer_stride:
                             memory[target.edges(pool.slot_bytes)] = PADDING
-                        target.put(memory, ids[:, None, :], (own.ids(stack) + shift)[None])
+                        ahead = own.ids(stack)
+                        target.put(memory, ids[:, None, :], (ahead + shift if shift else ahead)[None])
 
 
 def _blocks(truth: Truth, side: str, group: int, requests: list[int]) -> Blocks:
@@ -184,30 +124,37 @@ def _stacks(truth: Truth, side: str, group: int, table: PageTable, ranks: tuple[
 def fill_destination(truth: Truth, padding: str) -> None:
     """Write what is due at every destination byte, its class and its elected sender."""
     case, flat = truth.case, truth.generation
-    explicit = any(row.side == "generation" for row in case.tables)
+    explicit = bool(case.tables) and any(row.side == "generation" for row in case.tables)
+    alike = together(case)
     sent_from: dict[tuple[int, int], Sources] = {}
-    wanted_of: dict[tuple[int, int], np.ndarray] = {}
+    wanted_of: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
     for table, members in flat.alike:
-        for requests, here in together(truth, "generation", members):
+        for requests in alike:
+            here = present(truth, "generation", requests[0], members)
+            if not here:
+                continue
+            cached = max([case.requests[request].generation.cached for request in requests])
             ranks = [members[position] for position in here]
             for group in flat.side.slots[members[0].number]:
                 key = (group, requests[0])
+                rows = _blocks(truth, "generation", group, requests)
                 if key not in wanted_of:
-                    wanted_of[key] = np.concatenate([block_classes(case, request, group) for request in requests])
+                    classes = _per_request([block_classes(case, request, group) for request in requests])
+                    wanted_of[key] = classes, _row_classes(rows, classes, padding)
                     sent_from[key] = Sources(truth, requests, group)
-                rows, classes = _blocks(truth, "generation", group, requests), wanted_of[key]
+                classes, by_row = wanted_of[key]
                 sources = sent_from[key]
                 what = case.model.groups[group]
                 slots = _slots_of(flat, ranks, group, requests)
                 mask = _per_request([owned(truth, "generation", ranks, group, count) for count in rows.counts])
-                cached = any(case.requests[request].generation.cached for request in requests)
                 if explicit or cached or what.window is not None:
                     wanted = (slots >= 0) & (classes != FORBIDDEN)
                     mask = wanted if mask is None else mask & wanted
-                parts = [(rows, classes, slots, mask)]
+                parts = [(rows, by_row, slots, mask)]
                 if truth.with_tails and flat.side.spare:
                     found = tails_of(truth, "generation", group, requests, ranks)
-                    parts += [(own, np.full(len(own.ordinals), OPTIONAL), places, None) for own, places in found]
+                    optional = np.full((1, 1), OPTIONAL, dtype=np.uint8)
+                    parts += [(own, optional, places, None) for own, places in found]
                 if not len(rows.ordinals):
                     continue
                 filled = [_moving(stack) for stack in _stacks(truth, "generation", group, table, members)]
@@ -217,16 +164,23 @@ def fill_destination(truth: Truth, padding: str) -> None:
                     for own, klass, places, chosen in parts:
                         target = Target(flat, stack, ranks, places, table.pools[stack.pool].slot_stride, chosen)
                         target.put(truth.due, ids[:, None, :], own.ids(stack)[None])
-                        target.put(truth.klass, _row_classes(own, klass, stack, padding)[None])
+                        target.put(truth.klass, (klass.take(stack.rows, axis=1) if klass.shape[1] > 1 else klass)[None])
                         target.put(truth.elected, _by_block(senders, own.ordinals))
-                        target.put(truth.owner, own.owners[None, :, None])
+                        truth.owned.append((target.forgetting(), own.owners))
 
 
-def _row_classes(rows: Blocks, classes: np.ndarray, stack: Stack, padding: str) -> np.ndarray:
-    """Class of each block's bytes, (blocks, 1) or (blocks, bytes): rows past the prompt may be optional."""
+def _row_classes(rows: Blocks, classes: np.ndarray, padding: str) -> np.ndarray:
+    """Class of each block's rows by the last token of a row: rows past the prompt may be optional.
+
+    (blocks, 1) where all rows of a block have one class, else (blocks, tokens + 1): the last column, which -1
+    finds too, is of bytes without a token.
+    """
     if padding != "optional" or rows.left is None:
         return classes[:, None]
-    return np.where((stack.rows >= rows.left[:, None]) & (stack.rows >= 0), OPTIONAL, classes[:, None])
+    tokens = rows.by_token.shape[1]
+    found = classes[:, None].repeat(tokens + 1, axis=1)
+    found[:, :tokens][np.arange(tokens) >= rows.left[:, None]] = OPTIONAL
+    return found
 
 
 def _by_block(senders: list[np.ndarray], ordinals: np.ndarray) -> np.ndarray:
@@ -263,6 +217,7 @@ class Sources:
         case, flat = truth.case, truth.context
         self.paged = case.model.groups[group].is_paged
         found: list[tuple[Rank, np.ndarray]] = []
+        stacked: np.ndarray | tuple[()] = ()
         for table, members in flat.alike:
             here = present(truth, "context", requests[0], members)
             if not here:
@@ -270,13 +225,18 @@ class Sources:
             masks = np.zeros((len(here), truth.context_keys.width), dtype=bool)
             if truth.comparable:
                 for stack in _stacks(truth, "context", group, table, members):
-                    ids = stack.ids if len(stack.ids) == 1 else stack.ids[here]
-                    masks[np.arange(len(here))[:, None], ids] = True
+                    if len(stack.ids) == 1:
+                        masks[:, stack.ids[0]] = True
+                    else:
+                        masks[np.arange(len(here))[:, None], stack.ids[here]] = True
             found += [(members[position], masks[index]) for index, position in enumerate(here)]
-        found.sort(key=lambda pair: pair[0].number)
+            stacked = masks
+        if len(found) != len(stacked):
+            found.sort(key=lambda pair: pair[0].number)
+            stacked = np.array([mask for _, mask in found])
         self.ranks = [rank for rank, _ in found]
         self.numbers = np.array([rank.number for rank in self.ranks], dtype=np.int32)
-        self.masks = np.array([mask for _, mask in found])
+        self.masks = stacked
         """whether each rank holds each id of a block: ranks x width"""
 
     def elect(self, ranks: list[Rank], parts: list[np.ndarray]) -> list[list[np.ndarray]]:
@@ -290,29 +250,34 @@ class Sources:
         cp = case.context.topology.cp if self.paged else 1
         key = case.requests[self.requests[0]].generation_dp
         heard = [self.truth.heard[self.requests[0]][rank.number] for rank in ranks]
-        paired = np.array([[[rank.number in own] for own in heard] for rank in self.ranks], dtype=bool)
-        height = max([len(ids) for ids in parts])
+        paired = [[rank.number in own for own in heard] for rank in self.ranks]
         ids = parts[0]
         if len(parts) > 1:
+            height = max([len(ids) for ids in parts])
             ids = np.concatenate([own if len(own) == height else own.repeat(height, axis=0) for own in parts], axis=1)
-        ends = list(accumulate([own.shape[1] for own in parts], initial=0))
-        held = self.masks[:, ids] & paired
+        held = self.masks.take(ids, axis=1)
+        if not all(map(all, paired)):
+            held = held & np.array(paired)[:, :, None]
         found: list[list[np.ndarray]] = [[] for _ in parts]
         for residue in range(cp):
             able = held if cp == 1 else held & np.array([rank.cp == residue for rank in self.ranks])[:, None, None]
-            running = able.cumsum(axis=0, dtype=np.int32)
-            count = running[-1]
-            pick = key % np.maximum(count, 1) + 1 if key else 1
-            # The elected candidate is the first whose running number of holders reaches the pick.
-            elected = self.numbers[(running == pick).argmax(axis=0)]
-            none = count == 0
-            lacking = bool(none.any())
+            first = able
+            if key:
+                # The elected candidate is the first whose running number of holders reaches the pick.
+                running = able.cumsum(axis=0, dtype=np.int32)
+                first = running == key % np.maximum(running[-1], 1) + 1
+            elected = self.numbers[first.argmax(axis=0)]
+            served = able.any(axis=0)
+            lacking = not served.all()
             if lacking:
-                elected[none] = -1
-            for own, mine, (begin, end) in zip(found, parts, pairwise(ends), strict=True):
+                elected[~served] = -1
+            begin = 0
+            for own, mine in zip(found, parts, strict=True):
+                end = begin + mine.shape[1]
                 own.append(elected[:, begin:end])
                 if lacking:
-                    self._note_unserved(residue, ranks, mine, none[:, begin:end])
+                    self._note_unserved(residue, ranks, mine, ~served[:, begin:end])
+                begin = end
         return found
 
     def _note_unserved(self, residue: int, ranks: list[Rank], ids: np.ndarray, none: np.ndarray) -> None:
@@ -324,7 +289,8 @@ class Sources:
         for position, rank in enumerate(ranks):
             mine = rank.cp if self.paged else 0
             shown = [o for o in range(lcm(cp, own)) if o % cp == residue and o % own == mine]
-            if shown and none[position].any():
+            lacking = none[position if len(none) > 1 else 0]
+            if shown and lacking.any():
                 row = ids[position if len(ids) > 1 else 0]
-                number = shown[0] * truth.generation_keys.width + int(row[none[position]].min())
+                number = shown[0] * truth.generation_keys.width + int(row[lacking].min())
                 truth.unserved += [(each, rank.number, number) for each in self.requests]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from oracle.model.records import frozen
 from oracle.model.writes import Segment, Writes
 from oracle.truth.elements import Frame, Truth
 from oracle.truth.reserved import FOREIGN, INCOMPATIBLE, PADDING
@@ -147,7 +147,7 @@ def find_outside(
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Spot:
     """One byte of the destination in numbers, as a violation tells it.
 
@@ -174,14 +174,12 @@ def describe(
     """The violation whose first byte is ``spot``; ``holders`` says which of the paired ranks hold the due element."""
     due = frame.generation_keys.decode(frame.case, "generation", spot.due)
     group = due.group if due else (spot.segment.group if spot.segment is not None else None)
-    entry = next(
-        (
-            e
-            for e in frame.generation.side.tables[spot.rank].entries
-            if e.pool == spot.pool and e.offset <= spot.offset < e.offset + e.nbytes and group in (None, e.group)
-        ),
-        None,
-    )
+    entry = None
+    for each in frame.generation.side.tables[spot.rank].entries:
+        inside = each.pool == spot.pool and each.offset <= spot.offset < each.offset + each.nbytes
+        if inside and (group is None or each.group == group):
+            entry = each
+            break
     found: Element | None = None
     note = ""
     if spot.found is not None:
@@ -225,17 +223,14 @@ class Located:
     __slots__ = ("offset", "pool", "rank", "slot")
 
     def __init__(self, flat: FlatSide, addresses: np.ndarray) -> None:
-        owner = np.searchsorted(np.array(flat.bounds, dtype=np.int64), addresses, side="right") - 1
-        tables = flat.side.tables
-        places = [(*place, start) for place, start in zip(flat.owners, flat.bounds, strict=True)]
-        pools = [tables[rank].pools[pool] for rank, pool in flat.owners]
-        self.rank, self.pool, first = np.array(places, dtype=np.int64).reshape(-1, 3).T[:, owner]
-        stride = np.array([pool.slot_stride for pool in pools], dtype=np.int64)[owner]
-        inside = addresses - first
-        if not any(pool.layer_stride for pool in pools):
+        starts, ranks, pools, strides, steps = flat.pools()
+        owner = np.searchsorted(starts, addresses, side="right") - 1
+        self.rank, self.pool, stride = ranks[owner], pools[owner], strides[owner]
+        inside = addresses - starts[owner]
+        if not steps.any():
             self.slot, self.offset = np.divmod(inside, stride)
             return
-        step = np.array([pool.layer_stride for pool in pools], dtype=np.int64)[owner]
+        step = steps[owner]
         layered = step > 0
         layer = np.where(layered, inside // np.maximum(step, 1), 0)
         self.slot, within = np.divmod(inside - layer * step, stride)

@@ -178,13 +178,14 @@ def _bytes_are_right(
 ) -> bool:
     """Whether all that is due comes, once and from its sender (``senders`` None: from anybody), and nothing else."""
     # Reserved ids differ on both sides, so that equal ids are those of an element.
-    if not bool((source[carried.source] == due[carried.destination]).all()):
+    target = carried.destination
+    if not (source.take(carried.source) == due.take(target)).all():
         return False
     written = np.zeros(len(due), dtype=bool)
-    written[carried.destination] = True
-    if np.count_nonzero(written) != len(carried.destination) or (required & ~written).any():
+    written[target] = True
+    if np.count_nonzero(written) != len(target) or np.count_nonzero(required & ~written):
         return False
-    return senders is None or bool((elected[carried.destination] == senders[carried.segment]).all())
+    return senders is None or bool((elected.take(target) == senders.take(carried.segment)).all())
 
 
 def _are_right(

@@ -15,7 +15,7 @@ from oracle.truth.blocks import token_codes
 from oracle.truth.stacks import Stack
 
 if TYPE_CHECKING:
-    from oracle.truth.elements import Frame
+    from oracle.truth.elements import Frame, Keys
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +39,8 @@ class Blocks:
         """What to add to the stack's ids: (blocks, 1), or (blocks, bytes) where rows differ in content."""
         if self.first is not None:
             return self.first[:, None]
-        return self.by_token[:, np.where(stack.rows < 0, self.by_token.shape[1] - 1, stack.rows)]
+        # A byte without a token has row -1, which is the last: it is of what the whole block is of.
+        return self.by_token.take(stack.rows, axis=1)
 
 
 def blocks_of(truth: Frame, side: str, group: int, requests: list[int]) -> Blocks:
@@ -48,6 +49,8 @@ def blocks_of(truth: Frame, side: str, group: int, requests: list[int]) -> Block
     keys = truth.context_keys if side == "context" else truth.generation_keys
     what = case.model.groups[group]
     size = case.side(side).tokens_per_block if what.is_paged else 1
+    if what.is_paged and len(requests) == 1:
+        return _blocks_of_one(case, keys, requests, what.length, size)
     owners = np.array(requests)
     if not what.is_paged:
         ordinals = np.zeros_like(owners)
@@ -63,6 +66,20 @@ def blocks_of(truth: Frame, side: str, group: int, requests: list[int]) -> Block
     first = by_token[:, 0] if bool((by_token[:, :1] == by_token).all()) else None
     left = np.array(tokens).repeat(counts) - ordinals * size if any(count % size for count in tokens) else None
     return Blocks(requests, counts, ordinals, owners, first, by_token, left)
+
+
+def _blocks_of_one(case: Case, keys: Keys, requests: list[int], length: str, size: int) -> Blocks:
+    """The blocks of a single request, as most are asked for: nothing to be put one after another."""
+    (request,) = requests
+    tokens = case.requests[request].tokens(length)
+    count = -(-tokens // size)
+    ordinals = np.arange(count)
+    by_token = token_codes(case, request, length, count * size).reshape(count, size) * keys.ordinals
+    by_token += ordinals[:, None]
+    by_token *= keys.width
+    first = by_token[:, 0] if bool((by_token[:, 1:] == by_token[:, :1]).all()) else None
+    left = tokens - ordinals * size if tokens % size else None
+    return Blocks(requests, [count], ordinals, np.full(count, request), first, by_token, left)
 
 
 def tails_of(

@@ -63,14 +63,27 @@ def within(lengths: np.ndarray) -> np.ndarray:
     return np.arange(ends[-1] if len(ends) else 0) - (ends - lengths).repeat(lengths)
 
 
+FEW = 48
+"""runs up to which a loop is faster than array arithmetic"""
+
+
 def place_runs(truth: Truth, writes: Writes) -> Runs:
     """The runs of a plan; those that leave their slot on either side are clipped to it."""
+    there, here = ([len(row) for row in side.starts] for side in (truth.context, truth.generation))
     nowhere = [
         number
         for number, segment in enumerate(writes.segments)
-        if not exists(truth.context, segment.source_rank, segment.source_pool)
-        or not exists(truth.generation, segment.destination_rank, segment.destination_pool)
+        if not (
+            0 <= segment.source_rank < len(there)
+            and 0 <= segment.source_pool < there[segment.source_rank]
+            and 0 <= segment.destination_rank < len(here)
+            and 0 <= segment.destination_pool < here[segment.destination_rank]
+        )
     ]
+    if not nowhere and writes.segments and writes.run_count <= FEW:
+        found = _place_few(truth, writes.segments)
+        if found is not None:
+            return found
     real = [number for number in range(len(writes.segments)) if number not in nowhere] if nowhere else None
     segments = writes.segments if real is None else [writes.segments[number] for number in real]
     empty = np.zeros(0, dtype=np.int64)
@@ -91,6 +104,37 @@ def place_runs(truth: Truth, writes: Writes) -> Runs:
         some = kept > 0
         owner, first, second, width = owner[some], first[some], second[some], kept[some]
     return Runs(first, second, width, owner if real is None else np.array(real)[owner], outside, nowhere)
+
+
+def _place_few(truth: Truth, segments: Sequence[Segment]) -> Runs | None:
+    """``place_runs`` of few runs, whose pools exist; None unless each surely stays in its slot on both sides."""
+    rows: list[tuple[int, int, int, int]] = []
+    for number, segment in enumerate(segments):
+        start, nbytes, stride, extent = _measures(truth.context, segment.source_rank, segment.source_pool)
+        own_start, own_nbytes, own_stride, own_extent = _measures(
+            truth.generation, segment.destination_rank, segment.destination_pool
+        )
+        runs = segment.runs.tolist()
+        for base, own_base in zip(segment.source_bases.tolist(), segment.destination_bases.tolist(), strict=True):
+            for source, destination, width in runs:
+                read, written = base + source, own_base + destination
+                if not (
+                    width >= 0
+                    and 0 <= read < extent
+                    and read % stride + width <= nbytes
+                    and 0 <= written < own_extent
+                    and written % own_stride + width <= own_nbytes
+                ):
+                    return None
+                rows.append((start + read, own_start + written, width, number))
+    return Runs(*np.array(rows, dtype=np.int64).reshape(-1, 4).T, [], [])
+
+
+def _measures(flat: FlatSide, rank: int, number: int) -> tuple[int, int, int, int]:
+    """(flat address, bytes of a slot, from slot to slot, in all) of a pool; none in all where nothing is sure."""
+    pool = flat.side.tables[rank].pools[number]
+    extent = 0 if pool.layer_stride else pool.count * pool.slot_stride
+    return flat.starts[rank][number], pool.slot_bytes, pool.slot_stride, extent
 
 
 def runs_of(segments: Sequence[Segment]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -118,13 +162,7 @@ def _place(
 
     The pools exist; of layer-major ones nothing is sure.
     """
-    tables, starts = flat.side.tables, flat.starts
-    rows = []
-    for rank, number in pools:
-        pool = tables[rank].pools[number]
-        extent = 0 if pool.layer_stride else pool.count * pool.slot_stride
-        rows.append((starts[rank][number], pool.slot_bytes, pool.slot_stride, extent))
-    first, nbytes, stride, extent = np.array(rows).T[:, owner]
+    first, nbytes, stride, extent = np.array([_measures(flat, *pool) for pool in pools]).T[:, owner]
     return address + first, (address >= 0) & (address < extent) & (address % stride + width <= nbytes)
 
 

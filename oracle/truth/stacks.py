@@ -38,6 +38,17 @@ class FlatSide:
     owners: list[tuple[int, int]]
     alike: list[tuple[PageTable, tuple[Rank, ...]]]
     """ranks that share a page table, stage by stage"""
+    _pools: tuple[np.ndarray, ...] = ()
+
+    def pools(self) -> tuple[np.ndarray, ...]:
+        """Start, rank, pool, slot stride and layer stride (int64) of each of ``owners``; noted when first asked for."""
+        if not self._pools:
+            rows = []
+            for start, (rank, number) in zip(self.bounds, self.owners, strict=True):
+                pool = self.side.tables[rank].pools[number]
+                rows.append((start, rank, number, pool.slot_stride, pool.layer_stride))
+            self._pools = tuple(np.array(rows, dtype=np.int64).reshape(-1, 5).T.copy())
+        return self._pools
 
 
 def flatten(case: Case, name: str) -> FlatSide:
@@ -49,19 +60,19 @@ def flatten(case: Case, name: str) -> FlatSide:
     sharing: dict[int, list[Rank]] = {}
     extents: dict[int, list[int]] = {}
     size = 0
-    for rank in case.side(name).topology.ranks():
-        table = side.tables[rank.number]
-        sharing.setdefault(id(table), []).append(rank)
-        sizes = extents.get(id(table))
-        if sizes is None:
-            sizes = extents[id(table)] = [table.pool_extent(pool) for pool in range(len(table.pools))]
+    for rank, table in zip(case.side(name).topology.ranks(), side.tables, strict=True):
+        members = sharing.get(id(table))
+        if members is None:
+            members = sharing[id(table)] = []
+            extents[id(table)] = [table.pool_extent(pool) for pool in range(len(table.pools))]
+        members.append(rank)
         row = []
-        for pool, extent in enumerate(sizes):
+        for pool, extent in enumerate(extents[id(table)]):
             row.append(size)
-            bounds.append(size)
             owners.append((rank.number, pool))
             size += extent
         starts.append(row)
+        bounds += row
     alike = [(side.tables[members[0].number], tuple(members)) for members in sharing.values()]
     return FlatSide(name, side, starts, size, bounds, owners, alike)
 
@@ -101,8 +112,10 @@ def moves_between(case: Case, buffer: Buffer, layer: int) -> bool:
     """Whether a transfer brings this buffer: its state moves, and no side is declared to lack it."""
     if not buffer.move_on(layer).moves:
         return False
-    sides = (case.context, case.generation)
-    return not any(instance.lacks(layer, buffer.role) for instance in sides if instance.without)
+    return not (
+        (case.context.without and case.context.lacks(layer, buffer.role))
+        or (case.generation.without and case.generation.lacks(layer, buffer.role))
+    )
 
 
 def unlike(case: Case) -> Iterator[str]:
@@ -122,25 +135,28 @@ def unlike(case: Case) -> Iterator[str]:
                     yield f"elements of {buffer.role} are {widths[0]} and {widths[1]} bits wide"
 
 
+Grids = tuple[bool, bool]
+"""whether any axis is split over the TP grid, and over the TPCP grid"""
+
+
 @lru_cache(maxsize=4096)
-def _grids(parts: tuple[Part, ...]) -> frozenset[Grid]:
-    """The grids over which any axis is split."""
-    return frozenset(axis.grid for part in parts for axis in part.axes if axis.is_split)
+def _grids(parts: tuple[Part, ...]) -> Grids:
+    found = {axis.grid for part in parts for axis in part.axes if axis.is_split}
+    return Grid.TP in found, Grid.TPCP in found
 
 
-def seats_of(topology: Topology, ranks: tuple[Rank, ...], grids: frozenset[Grid]) -> tuple[tuple[Seat, Seat], ...]:
+def seats_of(topology: Topology, ranks: tuple[Rank, ...], grids: Grids) -> tuple[tuple[Seat, Seat], ...]:
     """Seats of the ranks in the grids that matter; one for all where no grid does."""
-    if topology.attention_dp or not grids:
+    if topology.attention_dp or True not in grids:
         ranks = ranks[:1]
-    return tuple(
-        [
-            (
-                seat(topology, rank, Grid.TP) if Grid.TP in grids else ALONE,
-                seat(topology, rank, Grid.TPCP) if Grid.TPCP in grids else ALONE,
-            )
-            for rank in ranks
-        ]
-    )
+    tp = _seats(topology, Grid.TP) if grids[0] else [ALONE] * topology.size
+    tpcp = _seats(topology, Grid.TPCP) if grids[1] else [ALONE] * topology.size
+    return tuple([(tp[rank.number], tpcp[rank.number]) for rank in ranks])
+
+
+@lru_cache(maxsize=1024)
+def _seats(topology: Topology, grid: Grid) -> list[Seat]:
+    return [seat(topology, rank, grid) for rank in topology.ranks()]
 
 
 def stacks(
@@ -176,7 +192,7 @@ def stacks(
                     moves = moves_between(case, buffer, layer)
                 first = base[(group, -1 if buffer.request_scope else layer, role)]
                 alike.setdefault((number, entry.pool, moves), []).append((entry.offset, first))
-    seats: dict[frozenset[Grid], tuple[tuple[Seat, Seat], ...]] = {}
+    seats: dict[Grids, tuple[tuple[Seat, Seat], ...]] = {}
     pieces: dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray, bool]]] = {}
     identities = []
     for shape in shapes:
@@ -187,10 +203,14 @@ def stacks(
     for (number, pool, moves), regions in alike.items():
         ids, last = identities[number]
         regions.sort()
-        where = np.array(regions)
-        offsets = (where[:, :1] + np.arange(len(last))).ravel()
-        shifted = (ids[:, None, :] + where[:, 1:]).reshape(len(ids), -1)
-        rows = last if len(regions) == 1 else np.concatenate((last,) * len(regions))
+        if len(regions) == 1:
+            offset, first = regions[0]
+            offsets, shifted, rows = np.arange(offset, offset + len(last)), ids + first if first else ids, last
+        else:
+            where = np.array(regions)
+            offsets = (where[:, :1] + np.arange(len(last))).ravel()
+            shifted = (ids[:, None, :] + where[:, 1:]).reshape(len(ids), -1)
+            rows = np.concatenate((last,) * len(regions))
         pieces.setdefault(pool, []).append((offsets, shifted, rows, moves))
     found = []
     for pool, parts in pieces.items():
@@ -203,7 +223,7 @@ def stacks(
             )
             offsets = np.concatenate([offsets for offsets, *_ in parts])
             rows = np.concatenate([last for _, _, last, _ in parts])
-        flags = [moves for *_, moves in parts]
+        flags = [part[3] for part in parts]
         all_move = all(flags)
         moves = np.array(flags).repeat([len(offsets) for offsets, *_ in parts]) if not all_move else _ALL
         what = table.pools[pool]

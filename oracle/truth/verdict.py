@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from oracle.model.records import frozen
 from oracle.model.writes import Refusal
 
 
@@ -29,7 +30,7 @@ class Kind(Enum):
     FALSE_REFUSAL = "false refusal"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Element:
     """The global identity of one byte: ``indices`` are (axis, global index) pairs, ``byte`` the byte in the element."""
 
@@ -49,7 +50,7 @@ class Element:
     """which beam's own row it is, where a beam search has several"""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Place:
     """Where a byte lies on a rank: pool, slot, byte offset in the slot, and byte offset in the buffer's region."""
 
@@ -60,7 +61,7 @@ class Place:
     in_buffer: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Violation:
     """Bytes of one kind of trouble in one (destination rank, group, layer, role, block); the first byte in detail.
 
@@ -91,7 +92,7 @@ class Violation:
     """where on the sender the first byte was read"""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Verdict:
     """``counts``: bytes by violation kind (refusals count 1 each). ``nbytes``: bytes judged. ``runs``: the plan's."""
 

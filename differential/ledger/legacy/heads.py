@@ -7,7 +7,6 @@ have (spec: legacy sender, 1, 4.2, 5 and 7.6). Heads are shared out by ceil and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
@@ -23,9 +22,10 @@ from differential.runner import Kind, Violation
 from oracle.model.axes import Axis, Split
 from oracle.model.buffers import Buffer
 from oracle.model.case import Case, Request
+from oracle.model.records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Arrival:
     """One head of a receiver: ``due`` is its global index, ``owner`` the tensor rank elected among the asked holders.
 
@@ -51,7 +51,7 @@ class Arrival:
         }.get(kind, False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Arrivals:
     """Heads of a receiver by global index, none if not known; ``overflows``: runs leave those of a sender or of it."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from oracle.model.axes import Axis, Grid, Split
 from oracle.model.buffers import Buffer, LayerGroup, Model
 from oracle.model.case import Case
 from oracle.model.instance import Instance
 from oracle.model.pages import PageTable
+from oracle.model.records import frozen
 from oracle.model.sides import lay_out
 from oracle.model.topology import Rank
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Configuration:
     """A model, an instance of it, and the page table of every rank by number."""
 

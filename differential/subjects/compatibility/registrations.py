@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from differential.subjects.compatibility.records import TableRow, read_row, table_of, table_row
 from oracle.model.errors import InvalidCase, MalformedFile
 from oracle.model.pages import PageTable
+from oracle.model.records import frozen
 from oracle.model.topology import Rank, Topology
 
 VERSION = 1
@@ -35,7 +34,7 @@ class _RegistrationRow(msgspec.Struct, array_like=True, forbid_unknown_fields=Tr
     table: TableRow
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Registration:
     """One rank: its instance's name and topology, itself, and its page table."""
 

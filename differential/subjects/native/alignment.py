@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from differential.managers.facts import BlockTable, Chunk
 from differential.subjects.native.refusals import Refused
+from oracle.model.records import frozen
 
 Slots = tuple[np.ndarray, np.ndarray]
 """Source and destination slots (int64), pairwise."""
 SHORT = 64
 NOTHING = np.zeros(0, dtype=np.int64)
+Lists = dict[int, tuple[np.ndarray, bool]]
+"""By the identity of a block table: its entries for the blocks of its request, and whether there is no hole."""
 Stride = tuple[int, int] | None
 """(rank, size) of a context-parallel receiver of a whole sender; ``None`` without Helix."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Piece:
     """What alignment needs to know of one group of one request: its length in tokens, and the slice being sent.
 
@@ -50,19 +51,26 @@ def helix_stride(entries: np.ndarray, rank: int, size: int) -> np.ndarray:
     return entries[rank::size]
 
 
-def align_tables(source: BlockTable, destination: BlockTable, piece: Piece, stride: Stride) -> Slots:
-    """Newest rule: lists of one entry a block; what both sides hold is sent."""
-    offered = _listed(source, piece.source_blocks)
+def align_tables(
+    source: BlockTable, destination: BlockTable, piece: Piece, stride: Stride, lists: Lists | None = None
+) -> Slots:
+    """Newest rule: lists of one entry a block; what both sides hold is sent.
+
+    ``lists``: what is known of tables, which live as long; added to.
+    """
+    lists = {} if lists is None else lists
+    offered, full = lists.get(id(source)) or _listed_once(source, piece.source_blocks, lists)
     if piece.chunk is not None:
         offered = offered.copy()
         offered[: max(0, piece.chunk.first)] = -1
         offered[piece.chunk.end :] = -1
+        full = False
     if stride is not None:
         offered = helix_stride(offered, *stride)
-    wanted = _listed(destination, piece.destination_blocks)
+    wanted, wanted_full = lists.get(id(destination)) or _listed_once(destination, piece.destination_blocks, lists)
     if len(offered) != len(wanted):
         raise Refused("list_lengths_differ", f"the source lists {len(offered)} blocks, the destination {len(wanted)}")
-    if _is_full(offered) and _is_full(wanted):
+    if wanted_full and (full or _is_full(offered)):
         return offered, wanted
     both = (offered >= 0) & (wanted >= 0)
     return offered[both], wanted[both]
@@ -104,6 +112,12 @@ def align_states(source: BlockTable, destination: BlockTable) -> Slots:
     """One slot or none; none on either side sends nothing, and nobody is told."""
     slots = source.slots[:1], destination.slots[:1]
     return slots if all(len(own) and own[0] >= 0 for own in slots) else (NOTHING, NOTHING)
+
+
+def _listed_once(table: BlockTable, blocks: int, lists: Lists) -> tuple[np.ndarray, bool]:
+    slots = _listed(table, blocks)
+    found = lists[id(table)] = slots, _is_full(slots)
+    return found
 
 
 def _listed(table: BlockTable, blocks: int) -> np.ndarray:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 from oracle.model.axes import Axis, Section, Split
 from oracle.model.buffers import Buffer, Model, MoveState
 from oracle.model.case import Native
 from oracle.model.instance import Instance
+from oracle.model.records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Heads:
     """K/V heads of one layer; ``whole`` heads are on every rank."""
 
@@ -22,7 +22,7 @@ class Heads:
         return self.count if self.whole else -(-self.count // ranks)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Registered:
     """A buffer that the sender registers, and the mapper kind under which it does."""
 
@@ -35,7 +35,7 @@ class Registered:
         return mul * layer + add
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Declared:
     """Declarations of one side. ``buffers`` by (group index, role), in declared order; ignored roles are absent.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from differential.managers.facts import Facts, RankFacts
@@ -16,9 +14,10 @@ from differential.subjects.native.settings import Settings
 from differential.subjects.native.views import Table, build_table
 from oracle.model.case import Case
 from oracle.model.instance import Instance
+from oracle.model.records import frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Part:
     """In-slot runs (int64, n x 3) between a pool of the sender and one of the receiver, of one layer group."""
 
@@ -35,6 +34,7 @@ class Link:
     """Two instances whose ranks have registered with each other.
 
     Nothing is checked or mapped before a request needs it; what a rank pair was found to be is kept.
+    ``helix``: whether a whole context side sends to context-parallel receivers.
     """
 
     def __init__(self, case: Case, facts: Facts, settings: Settings) -> None:
@@ -45,6 +45,7 @@ class Link:
         if not declared_alike(case.context, case.generation):
             declared = declare(case.model, case.native, case.generation)
         self.generation = _rank_infos(declared, case.generation, facts.generation, settings)
+        self.helix = self.context[0].shape.cp == 1 and self.generation[0].shape.cp > 1
         self._pools = (
             tuple(rank.table.pools for rank in facts.context),
             tuple(rank.table.pools for rank in facts.generation),
@@ -58,11 +59,6 @@ class Link:
         self._mapped: dict[tuple[object, ...], tuple[Mapped, ...]] = {}
         self._uncut: dict[Mapped, mappers.Uncut] = {}
         self._runs: dict[tuple[Mapped, mappers.Cut], np.ndarray] = {}
-
-    @property
-    def helix(self) -> bool:
-        """Whether a whole context side sends to context-parallel receivers."""
-        return self.context[0].shape.cp == 1 and self.generation[0].shape.cp > 1
 
     def pairs(self, context_dp: int, generation_dp: int) -> tuple[tuple[int, int, str], ...]:
         """(source, destination, seen by whom) for a request of these attention-DP ranks; ranks need not exist."""

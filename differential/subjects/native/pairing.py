@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from differential.subjects.native.refusals import Refused
 from differential.subjects.native.views import Group, Table, View
+from oracle.model.records import frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Mapped:
     """A view, its partner on the peer, and the layer ids both hold in the first one's slot order."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from differential.subjects.native.declared import Declared
 from differential.subjects.native.settings import Settings
 from differential.subjects.native.topology import Shape
 from differential.subjects.native.views import Table
 from oracle.model.instance import Instance
+from oracle.model.records import frozen
 from oracle.model.topology import Rank
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Attention:
     """One record for the whole cache of a rank, whatever its layers are.
 
@@ -27,7 +26,7 @@ class Attention:
     latent: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class RankInfo:
     """A rank as its peers know it. ``dp`` is its attention-DP rank, 0 without attention DP."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from differential.managers.facts import BlockTable, Facts
 from differential.subjects.native.alignment import (
     NOTHING,
+    Lists,
     Piece,
     Slots,
     Stride,
@@ -52,7 +53,7 @@ class NativeSender:
     def _link(self, case: Case, facts: Facts) -> Link:
         """The link of these very objects: they are kept with it, so that their ids stay theirs."""
         kept = (case.model, case.native, case.context, case.generation)
-        kept += tuple(rank.table for rank in facts.context) + tuple(rank.table for rank in facts.generation)
+        kept += tuple([rank.table for rank in (*facts.context, *facts.generation)])
         key = tuple(map(id, kept))
         found = self._links.get(key)
         if found is None:
@@ -78,7 +79,7 @@ class NativeSender:
             except Refused as no:
                 refusals.append(Refusal(no.code, no.reason, index))
                 continue
-            pairs.extend(Pair(index, source, destination, seen_by) for source, destination, seen_by in seen)
+            pairs += [Pair(index, *pair) for pair in seen]
             segments.extend(found)
         return Writes(tuple(pairs), tuple(segments), tuple(refusals))
 
@@ -86,6 +87,7 @@ class NativeSender:
         self, case: Case, index: int, facts: Facts, link: Link, sends: list[tuple[int, int, tuple[Part, ...]]]
     ) -> Iterator[Segment]:
         chunks = facts.chunks[index]
+        lists: Lists = {}
         for number, chunk in enumerate(chunks):
             pieces = request_pieces(case, case.requests[index], chunk if len(chunks) > 1 else None)
             for source, destination, parts in sends:
@@ -97,7 +99,7 @@ class NativeSender:
                     slots = aligned.get(groups)
                     if slots is None:
                         tables = offered.get((index, part.group)), receiver.blocks.get((index, part.peer_group))
-                        slots = aligned[groups] = self._align(pieces[part.group], *tables, stride)
+                        slots = aligned[groups] = self._align(pieces[part.group], *tables, stride, lists)
                     if len(slots[0]):
                         yield Segment(
                             index,
@@ -113,10 +115,17 @@ class NativeSender:
                         )
 
     def _align(
-        self, piece: Piece | None, source: BlockTable | None, destination: BlockTable | None, stride: Stride
+        self,
+        piece: Piece | None,
+        source: BlockTable | None,
+        destination: BlockTable | None,
+        stride: Stride,
+        lists: Lists,
     ) -> Slots:
         if piece is None or source is None or destination is None:
             return NOTHING, NOTHING
         if not piece.paged:
             return align_states(source, destination)
-        return (align_suffixes if self.settings.suffix else align_tables)(source, destination, piece, stride)
+        if self.settings.suffix:
+            return align_suffixes(source, destination, piece, stride)
+        return align_tables(source, destination, piece, stride, lists)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from oracle.model.errors import InvalidCase
+from oracle.model.records import frozen
 
 OPTIONS = ("suffix", "no-helix")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Settings:
     """Which generation of the legacy sender is modelled.
 

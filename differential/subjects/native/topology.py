@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from oracle.model.records import frozen
 from oracle.model.topology import Rank
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Shape:
     """Parallel sizes that one instance publishes; ``group_size`` is its tensor size inside one attention-DP group."""
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Generic, TypeVar
 
 from differential.subjects.native.declared import Declared, state_geometry
 from differential.subjects.native.refusals import Refused
 from oracle.model.instance import Instance
 from oracle.model.pages import PageTable
+from oracle.model.records import frozen
 
 ALLOWED = {True: ("indexed", "replicated", "nhd"), False: ("indexed", "replicated", "sectioned")}
 """Mapper kinds by whether the layer group is paged."""
@@ -17,6 +19,21 @@ Geometry = tuple[str, tuple[int, ...]]
 Place = tuple[int, int, int, str]
 Bucket = tuple[list[Place], dict[str, Geometry]]
 """Entries, and the geometry of each role."""
+
+
+T = TypeVar("T")
+
+
+class Lazily(Generic[T]):
+    """An attribute that is worked out when it is first read, as ``functools.cached_property`` without its lock."""
+
+    def __init__(self, make: Callable[..., T]) -> None:
+        self.make = make
+        self.__doc__ = make.__doc__
+
+    def __get__(self, view: View, owner: type) -> T:
+        value = view.__dict__[self.make.__name__] = self.make(view)
+        return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +52,7 @@ class View:
     entries: tuple[Place, ...]
     geometry: Geometry
 
-    @cached_property
+    @Lazily
     def starts(self) -> dict[int, int]:
         """Offset of each layer's region, by layer id in slot order."""
         starts: dict[int, int] = {}
@@ -43,7 +60,7 @@ class View:
             starts.setdefault(layer, offset)
         return starts
 
-    @cached_property
+    @Lazily
     def layer_bytes(self) -> int:
         """Bytes of each layer's region; refuses regions that differ or have gaps."""
         ends: dict[int, int] = {}
@@ -56,16 +73,16 @@ class View:
             raise Refused("layer_regions_differ", f"the layers of {self} have {sorted(sizes)} bytes")
         return sizes.pop()
 
-    @cached_property
+    @Lazily
     def buffers_per_layer(self) -> int:
         return len(self.entries) // len(self.starts)
 
-    @cached_property
+    @Lazily
     def role_bytes(self) -> dict[tuple[int, str], int]:
         """Bytes by (layer id, role)."""
         return {(layer, role): nbytes for _, layer, nbytes, role in self.entries}
 
-    @cached_property
+    @Lazily
     def pointers(self) -> list[int]:
         """Starts of the layers' regions, ascending: what the extractor hands a state mapper."""
         return sorted(self.starts.values())
@@ -74,7 +91,7 @@ class View:
         return f"the view of {', '.join(sorted(self.roles))} in pool {self.pool} of group {self.group}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Group:
     """A layer group of one rank: its layer ids, and its views by (pool, lowest offset)."""
 
@@ -84,7 +101,7 @@ class Group:
     views: tuple[View, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Table:
     """The registered page table of one rank, groups in order."""
 

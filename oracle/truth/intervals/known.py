@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oracle.model.case import Case
+from oracle.model.records import frozen
 from oracle.truth.blocks import FORBIDDEN, OPTIONAL, block_classes, resident_blocks, token_codes
 from oracle.truth.elements import Frame, frame_of
 from oracle.truth.fill import owned, present
@@ -19,7 +20,7 @@ from oracle.truth.lost import note_lost
 from oracle.truth.rows import tail_codes, tail_ordinal
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class DueMap:
     """What is due in a slot of a receiver, in pieces ordered by offset: only buffers that move.
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from oracle.model.axes import Grid
 from oracle.model.case import Case
 from oracle.model.counts import sub_pages
 from oracle.model.pages import PageTable
+from oracle.model.records import frozen
 from oracle.model.topology import Rank
 from oracle.truth.holders import seat
 from oracle.truth.intervals.pieces import Pieces, stored_pieces
 from oracle.truth.stacks import held_layers, moves_between
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class SlotMap:
     """One pool's slot for one group, in pieces ordered by offset.
 
