@@ -78,6 +78,13 @@ def replay(
     return Replay(Answer.FIXED, "fixed: it passes" if meta.kinds else "passes", lines, judgement, unpinned)
 
 
+def check_asked(
+    *, subjects: Sequence[str] = (), fault: str | None = None, engine: str = "", device: str = "", padding: str = ""
+) -> None:
+    """Raise ``CannotRun`` where what is asked of every witness does not exist here."""
+    Trial(_asked(Judged(), subjects, fault, engine, device, padding))
+
+
 def _asked(
     judged: Judged, subjects: Sequence[str], fault: str | None, engine: str, device: str, padding: str
 ) -> Judged:

@@ -266,3 +266,10 @@ def test_the_kind_is_named_once_and_the_first_error_is_kept() -> None:
     while cause is not None and cause.__cause__ is not None:
         cause = cause.__cause__
     assert isinstance(cause, InvalidCase) and cause.argument == "buffer side.parts"
+
+
+def test_a_decode_that_would_leave_the_program_is_refused_as_any_other() -> None:
+    def build(around: Surroundings) -> Declaration:
+        raise SystemExit(0)
+
+    assert "decode raised SystemExit: 0 at test_bad_declarations.py" in drawn(build)

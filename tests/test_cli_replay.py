@@ -116,7 +116,7 @@ def test_of_several_files_all_are_judged(shell: Shell, three: tuple[Path, Path, 
     assert f"{fails}: still fails: mapping: not elected\n" in said.out
     assert f"kvwitness: {missing}: subject = 'gone' is not possible" in said.err
     assert f"{passes}: " in said.out
-    assert said.out.endswith("3 files: 1 still failing, 1 that cannot be told, 1 passing\n")
+    assert said.out.endswith("3 files: 1 still failing, 1 unclear, 1 passing\n")
 
 
 def test_the_status_of_several_files_is_that_of_the_worst(shell: Shell, three: tuple[Path, Path, Path]) -> None:
@@ -126,6 +126,22 @@ def test_the_status_of_several_files_is_that_of_the_worst(shell: Shell, three: t
     assert shell("replay", passes, passes).status == 0
     assert shell("replay", passes, missing, "--bisect").status == 125
     assert shell("replay").status == 2
+
+
+def test_a_file_that_cannot_be_read_is_named_once(shell: Shell, planted: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    for files in ((broken,), (planted, broken)):
+        said = shell("replay", *files)
+        assert said.err.count(str(broken)) == 1
+        found = json.loads(shell("replay", *files, "--json").out.splitlines()[-1])
+        assert (found["verdict"], found["file"]) == ("not run", str(broken))
+
+
+def test_a_wrong_option_is_told_once_whatever_the_files(shell: Shell, planted: Path) -> None:
+    said = shell("replay", planted, planted, "--subjects", "gone")
+    assert said.status == 2
+    assert said.err.count("'gone'") == 1 and not said.out
 
 
 def test_several_files_are_a_json_object_each(shell: Shell, three: tuple[Path, Path, Path]) -> None:

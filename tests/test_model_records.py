@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 
 import pytest
@@ -101,3 +102,40 @@ def test_it_reads_as_the_usual_dataclass_does() -> None:
         each.annotation for each in usual.parameters.values()
     ]
     assert [each.name for each in fields(Told)] == [each.name for each in fields(Usual)]
+
+
+def test_the_default_of_a_factory_reads_as_usual() -> None:
+    assert "<factory>" in str(inspect.signature(Told))
+
+
+class More(Told):
+    __slots__ = ("more",)
+
+
+class Renamed(Checked):
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assert type(self) is Renamed
+
+
+class Loose(Checked):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("build", "plain"),
+    [
+        (lambda: More("a", 2), Told("a", 2)),
+        (lambda: Renamed(4), Checked(4)),
+        (lambda: Loose(size=4), Checked(4)),
+    ],
+)
+def test_a_subclass_is_made_as_one(build: Callable[[], object], plain: object) -> None:
+    made = build()
+    assert type(made).__bases__ == (type(plain),)
+    assert [getattr(made, each.name) for each in fields(plain)] == [  # type: ignore[arg-type]
+        getattr(plain, each.name)
+        for each in fields(plain)  # type: ignore[arg-type]
+    ]

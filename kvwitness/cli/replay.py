@@ -12,11 +12,11 @@ import click
 from kvwitness.cli.options import load_named, split_subjects
 from kvwitness.cli.output import console, write_lines
 from kvwitness.errors import CannotRun
-from kvwitness.replay import Answer, Replay, replay
+from kvwitness.replay import Answer, Replay, check_asked, replay
 from kvwitness.words import count
 from oracle.model.errors import InvalidCase
 
-WORDS = {Answer.FAILS: "still failing", Answer.CANNOT_TELL: "that cannot be told", Answer.FIXED: "passing"}
+WORDS = {Answer.FAILS: "still failing", Answer.CANNOT_TELL: "unclear", Answer.FIXED: "passing"}
 """What some of several files do, most severe first."""
 VERDICTS = {Answer.FAILS: "fail", Answer.FIXED: "pass", Answer.CANNOT_TELL: "not run"}
 STYLES = {Answer.FAILS: "bold red", Answer.FIXED: "bold green", Answer.CANNOT_TELL: "bold yellow"}
@@ -50,19 +50,24 @@ def command(
     FILE is a witness that verify or a test wrote, or any case file. Of several, all are judged: the status is 1 if
     any still fails, else 2 if any cannot tell.
     """
-    chosen = {"fault": "" if fault == "none" else fault, "engine": engine or "", "device": device or ""}
-    named = split_subjects(subjects) if subjects is not None else ()
+    chosen = {
+        "subjects": split_subjects(subjects) if subjects is not None else (),
+        "fault": "" if fault == "none" else fault,
+        "engine": engine or "",
+        "device": device or "",
+        "padding": padding or "",
+    }
+    check_asked(**chosen)  # type: ignore[arg-type]
 
     def answer(file: str) -> Answer:
-        witness = load_named(file)
-        found = replay(witness, subjects=named, padding=padding or "", **chosen)  # type: ignore[arg-type]
+        found = replay(load_named(file), **chosen)  # type: ignore[arg-type]
         if as_json:
             print(json.dumps(_plain(file, found)))
         else:
             _tell(file, found)
         return found.answer
 
-    if len(files) == 1:
+    if len(files) == 1 and not as_json:
         return answer(files[0]).value
     return _answer_all(files, answer, as_json)
 
@@ -77,7 +82,8 @@ def _answer_all(files: Iterable[str], answer: Callable[[str], Answer], as_json: 
             found = Answer.CANNOT_TELL
             if as_json:
                 print(json.dumps({"verdict": VERDICTS[found], "file": file, "reason": str(error)}))
-            print(f"kvwitness: {file}: {error}", file=sys.stderr)
+            where = "" if file in str(error) else f"{file}: "
+            print(f"kvwitness: {where}{error}", file=sys.stderr)
         answers[found] += 1
     if not as_json:
         told = ", ".join(f"{answers[each]} {words}" for each, words in WORDS.items() if answers[each])

@@ -9,6 +9,16 @@ from typing import TypeVar, dataclass_transform
 T = TypeVar("T", bound=type)
 
 
+class _Factory:
+    """Stands in a signature for what a default factory makes."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+FACTORY = _Factory()
+
+
 class Hashed:
     """Room for the cached hash of a record."""
 
@@ -43,27 +53,36 @@ def _filled_quickly(made: T) -> T:
     """``made``, a frozen dataclass with slots, with an ``__init__`` that gives each field its value by an assignment.
 
     The usual one has to call ``object.__setattr__`` for each field, which is most of what it takes to make an
-    instance. Here the instance is of a class with the same slots and no guard while it is filled.
+    instance. Here the instance is of a class with the same slots and no guard while it is filled; one of a subclass,
+    which may have more slots, is filled as usual.
     """
     unguarded = type(made.__name__, made.__bases__, {"__slots__": made.__slots__})
-    known: dict[str, object] = {"become": object.__setattr__, "unguarded": unguarded, "made": made, "MISSING": MISSING}
-    parameters, lines = [], ["become(self, '__class__', unguarded)"]
+    known: dict[str, object] = {"become": object.__setattr__, "unguarded": unguarded, "made": made, "FACTORY": FACTORY}
+    parameters, values = [], {}
     for each in fields(made):
         name, value, default = each.name, each.name, each.default
         if each.default_factory is not MISSING:
-            default = MISSING
+            default = FACTORY
             known[f"make_{name}"] = each.default_factory
-            value = f"make_{name}() if {name} is MISSING else {name}"
-        if default is MISSING and value == name:
+            value = f"make_{name}() if {name} is FACTORY else {name}"
+        if default is MISSING:
             parameters.append(name)
         else:
             known[f"default_{name}"] = default
             parameters.append(f"{name}=default_{name}")
-        lines.append(f"self.{name} = {value}")
-    lines.append("self.__class__ = made")
+        values[name] = value
+    lines = [
+        f"def __init__(self, {', '.join(parameters)}):",
+        "    if self.__class__ is made:",
+        "        become(self, '__class__', unguarded)",
+        *(f"        self.{name} = {value}" for name, value in values.items()),
+        "        self.__class__ = made",
+        "    else:",
+        *(f"        become(self, '{name}', {value})" for name, value in values.items()),
+    ]
     if hasattr(made, "__post_init__"):
-        lines.append("self.__post_init__()")
-    text = "\n    ".join((f"def __init__(self, {', '.join(parameters)}):", *lines))
+        lines.append("    self.__post_init__()")
+    text = "\n".join(lines)
     exec(text, known)  # as dataclasses writes its own methods
     init = known["__init__"]
     init.__annotations__ = made.__init__.__annotations__  # type: ignore[attr-defined,misc]

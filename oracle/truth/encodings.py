@@ -30,9 +30,9 @@ def may_refuse(case: Case, request: int, encoding: Encoding, code: str) -> bool:
 
 
 def goes_in_slices(case: Case, request: int) -> bool:
-    """Whether a block of the prompt is sent before prefill is done.
+    """Whether the prompt is cut into slices, whatever of them its groups have to send.
 
-    One is as soon as a cut has a whole block in front of it; what the sender reused is there before any cut.
+    It is by a cut that has a whole block in front of it; what the sender reused is there before any cut.
     """
     asked = case.requests[request]
     return any(cut > asked.context.cached and cut >= case.context.tokens_per_block for cut in asked.cuts)

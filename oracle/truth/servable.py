@@ -43,5 +43,5 @@ def right_refusals(frame: Frame) -> tuple[tuple[str, ...], dict[int, str]]:
         # all the same is no fault of bytes, so the judge takes both answers.
         for request in range(len(frame.case.requests)):
             if goes_in_slices(frame.case, request):
-                lost.setdefault(request, "it is sent in several chunks with context parallelism")
+                lost.setdefault(request, "its prompt is cut into slices, with context parallelism")
     return tuple(reasons), lost

@@ -96,7 +96,7 @@ class PublishedModel:
             return self.build(bits)
         except InvalidCase as error:
             raise of_kind(f"model {self.name}", error) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InvalidCase(f"model {self.name}: element bits", bits, f"build raised {_told(error)}") from error
 
     def element_width(self, bits: int | None = None) -> int:
@@ -171,7 +171,7 @@ class Kind:
             found = self.decode(numbers, around)
         except InvalidCase as error:
             raise of_kind(whose, error) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InvalidCase(f"{whose}: numbers", numbers, f"decode raised {_told(error)}") from error
         if not isinstance(found, Declaration):
             raise InvalidCase(f"{whose}: numbers", numbers, f"decode gave no Declaration: {type(found).__name__}")

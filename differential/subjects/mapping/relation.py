@@ -121,6 +121,8 @@ class Relation:
                     if unheld:
                         reason = f"{unheld} is due on generation rank {number}, paired with context ranks "
                         reason += f"{list(paired)}"
+                        if not sources:
+                            return Refusal(UNSERVABLE_INDEX, f"{reason}: none of them has the blocks concerned")
                         if len(sources) != len(paired):
                             reason += f", of which {list(sources)} have the blocks concerned"
                         return Refusal(UNSERVABLE_INDEX, f"{reason}: none of them holds it")

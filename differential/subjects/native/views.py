@@ -31,7 +31,9 @@ class Lazily(Generic[T]):
         self.make = make
         self.__doc__ = make.__doc__
 
-    def __get__(self, view: View, owner: type) -> T:
+    def __get__(self, view: View | None, owner: type) -> T:
+        if view is None:
+            return self  # type: ignore[return-value]
         value = view.__dict__[self.make.__name__] = self.make(view)
         return value
 
