@@ -310,7 +310,7 @@ def test_show_prints_map_and_neighbours(shell: Shell, tmp_path: Path) -> None:
     rows = [line.split() for line in lines[begin + 1 : begin + 4]]
     assert rows == [
         ["context", "rank", "0,", "pool", "0", "slot", "1", "generation", "rank", "1,", "pool", "0", "slot", "0"],
-        ["+0", "wWwW", "+0", "WW"],
+        ["+0", "wW", "+0", "W"],
         ["W", "wrong", "element", "w", "due", "in", "place", "of", "a", "wrong", "element"],
     ]
     near = next(line for line in lines if line.startswith("near "))
