@@ -1,4 +1,4 @@
-"""A case in words: the model, both instances, the requests, who holds what, and where rank 0 keeps it."""
+"""A case in words: the model, both instances, the requests, who holds what, and where a rank of each side keeps it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from kvwitness.listed import blocks_text, may_differ, slots_text
-from kvwitness.witness import PINNED, pins_of, pins_of_pools
+from kvwitness.witness import PINNED, pinned_rank, pins_of, pins_of_pools, requests_on
 from kvwitness.words import count, joined
 from oracle.model.axes import Axis
 from oracle.model.buffers import LayerGroup
@@ -34,21 +34,21 @@ def tell(case: Case) -> list[str]:
     for side in SIDES:
         lines += _ranks(case, side)
     for side, pins in _in_memory(case):
-        lines.append(f"{side} rank 0 in memory")
+        lines.append(f"{side} rank {pinned_rank(case, side)} in memory")
         lines += [f"  {pin}" for pin in pins]
     return lines
 
 
 def _in_memory(case: Case) -> Iterator[tuple[str, list[str]]]:
-    """Pools and slots of rank 0 of each side: those that its manager lists, where they may be others than all."""
+    """Pools and slots of the rank that is pinned: those that its manager lists, where it may not list all."""
     if not may_differ(case):
         yield from ((side, list(pins)) for side, pins in pins_of(case).items())
         return
     for side in SIDES:
-        pins = list(pins_of_pools(case, side))
-        for group in sorted(lay_out(case, side).slots[0]):
-            for request in range(len(case.requests)):
-                said = slots_text(case, side, 0, group, request, PINNED)
+        rank, pins = pinned_rank(case, side), list(pins_of_pools(case, side))
+        for group in sorted(lay_out(case, side).slots[rank]):
+            for request in requests_on(case, side, rank):
+                said = slots_text(case, side, rank, group, request, PINNED)
                 pins.append(f"{case.model.groups[group].name} of request {request} in slots {said}")
         yield side, pins
 

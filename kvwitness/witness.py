@@ -96,7 +96,8 @@ class Witness:
         now = pins_of(self.case) if self.meta is not None and self.meta.pins else {}
         for side, pins in (self.meta.pins if self.meta is not None else {}).items():
             for was, is_now in _differing(pins, now.get(side, ())):
-                found.append(f"{side} rank 0 had {was or 'nothing'}; this version derives {is_now or 'nothing'}")
+                where = f"{side} rank {pinned_rank(self.case, side)}"
+                found.append(f"{where} had {was or 'nothing'}; this version derives {is_now or 'nothing'}")
         return found
 
 
@@ -112,23 +113,40 @@ def _differing(was: Iterable[str], now: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def pins_of(case: Case) -> dict[str, tuple[str, ...]]:
-    """Pools, regions and slots of rank 0 of each side, as short strings."""
+    """Pools, regions and slots of one rank of each side, see :func:`pinned_rank`, as short strings."""
     found = {}
     for side in SIDES:
-        layout = lay_out(case, side)
+        layout, rank = lay_out(case, side), pinned_rank(case, side)
         groups = [group.name for group in case.model.groups]
         pins = list(pins_of_pools(case, side))
-        for group, by_request in sorted(layout.slots[0].items()):
-            for request, slots in enumerate(by_request):
-                listed = _capped([str(slot) for slot in slots.tolist()], " ")
+        for group, by_request in sorted(layout.slots[rank].items()):
+            for request in requests_on(case, side, rank):
+                listed = _capped([str(slot) for slot in by_request[request].tolist()], " ")
                 pins.append(f"{groups[group]} of request {request} in slots {listed or '(none)'}")
         found[side] = tuple(pins)
     return found
 
 
+def pinned_rank(case: Case, side: str) -> int:
+    """The first rank of the side that a request is on: rank 0, but with attention data parallelism."""
+    return next(rank for rank in range(case.side(side).topology.size) if requests_on(case, side, rank))
+
+
+def requests_on(case: Case, side: str, rank: int) -> list[int]:
+    """The requests that a rank has, by number."""
+    topology = case.side(side).topology
+    tp = topology.rank(rank).tp
+    return [
+        number
+        for number, request in enumerate(case.requests)
+        if not topology.attention_dp or request.dp_rank(side) == tp
+    ]
+
+
 def pins_of_pools(case: Case, side: str) -> Iterable[str]:
-    """Pools and regions of rank 0 of one side, as short strings."""
-    return _pinned_table(lay_out(case, side).tables[0], [group.name for group in case.model.groups])
+    """Pools and regions of one rank of one side, as short strings."""
+    table = lay_out(case, side).tables[pinned_rank(case, side)]
+    return _pinned_table(table, [group.name for group in case.model.groups])
 
 
 def _pinned_table(table: PageTable, groups: list[str]) -> Iterable[str]:

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from differential.faults import size_of
 from kvwitness.errors import CannotRun
 from kvwitness.reduce import reduce_case
+from kvwitness.story import tell
 from kvwitness.version import VERSION
 from kvwitness.witness import Meta, check_writable, load, pins_of, save
-from oracle.model.case import SIDES, Case
+from oracle.model.case import SIDES, Case, Request
 from oracle.model.codec import case_id
 from oracle.model.errors import MalformedFile
 from oracle.model.sides import lay_out
@@ -22,6 +23,7 @@ from strategies.cases import cases, decode
 from strategies.deployments import deployment
 from strategies.features import features_of
 from strategies.numbers import simplest
+from tests.small_cases import case_of
 
 
 @settings(max_examples=50)
@@ -170,3 +172,14 @@ def load_explicit(case: Case) -> Case:
                     for request, slots in enumerate(requests)
                 ]
     return replace(case, tables=tuple(rows))
+
+
+def test_pins_are_of_a_rank_that_a_request_is_on_and_of_its_requests() -> None:
+    requests = (Request(0, 3, 0, 1), Request(1, 3, 1, 2))
+    case = case_of("key @ 0 : T D(2) ; 8", "tp2 dp", "tp3 dp", requests=requests)
+    slots = {side: [pin for pin in pins if " in slots " in pin] for side, pins in pins_of(case).items()}
+    for side, rank, request in (("context", 0, 0), ("generation", 1, 0)):
+        own = lay_out(case, side).slots[rank][0][request].tolist()
+        assert slots[side] == [f"{case.model.groups[0].name} of request {request} in slots {' '.join(map(str, own))}"]
+    lines = tell(case)
+    assert "context rank 0 in memory" in lines and "generation rank 1 in memory" in lines
