@@ -135,12 +135,16 @@ UNBUILT = [
         "integer division or modulo by zero at their_file.py:6",
     ),
     (
+        PUBLISHED.replace("'T', 2,", "'T', 3,").replace("8 // bits", "2"),
+        "kind theirs: model theirs-1b: layers = 3 is not possible: what it builds has 2 layers, 0 of them extra ones",
+    ),
+    (
         PUBLISHED,
         "kind theirs: model theirs-1b: buffer key, axis D.size = 0 is not possible: "
         "expected a whole number of at least 1",
     ),
 ]
-"""Kinds of which no model builds, of which some do not, and of which a published one does not; and why."""
+"""Kinds of which no model builds, or some do not, or a published one does not or is another; and why."""
 LATE = GOOD.replace("    return", "    if around.layers == 3:\n        raise KeyError('three')\n    return")
 WHY_LATE = "kind theirs: numbers = "
 """A kind that raises in a draw alone."""
@@ -228,6 +232,21 @@ def test_who_asks_for_a_kind_that_does_not_build_is_told_why(
     register(text)
     said = shell(*command)
     assert (said.status, said.out, told(said)) == (2, "", [f"kvwitness: {why}"])
+
+
+def test_the_name_of_a_published_model_that_is_taken_is_refused(
+    register: Callable[[str], None], shell: Shell, tmp_path: Path
+) -> None:
+    """Nobody is to judge another model than the one that was asked for."""
+    text = PUBLISHED.replace("8 // bits", "2").replace("theirs-1b", "llama-3-70b")
+    register(text)
+    why = "published model = 'llama-3-70b' is not possible: a model of kind gqa of the project has this name"
+    said = shell("kinds")
+    assert told(said) == [line_of(why)]
+    assert find_model("llama-3-70b")[0].name == "gqa"
+    (tmp_path / "their_file.py").write_text(text)
+    said = shell("conform", tmp_path / "their_file.py")
+    assert (said.status, told(said)[-1]) == (2, f"kvwitness: {tmp_path / 'their_file.py'}: {why}")
 
 
 @pytest.mark.parametrize(("text", "why"), UNBUILT)

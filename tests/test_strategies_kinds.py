@@ -58,7 +58,7 @@ def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
 
 
 def test_another_distribution_adds_a_kind(entry: list[Entry]) -> None:
-    theirs = replace(find_kind("mla"), name="theirs", order=50)
+    theirs = replace(find_kind("mla"), name="theirs", order=50, published=())
     registry.registry.cache_clear()
     entry.append(Entry("theirs", theirs))
     assert find_kind("theirs") is theirs
@@ -113,7 +113,7 @@ def test_of_two_kinds_of_one_name_that_of_the_project_stays(entry: list[Entry]) 
 
 
 def test_of_two_entries_of_one_name_the_first_stays(entry: list[Entry]) -> None:
-    first, second = (replace(find_kind("mla"), name="theirs", order=order) for order in (50, 60))
+    first, second = (replace(find_kind("mla"), name="theirs", order=order, published=()) for order in (50, 60))
     registry.registry.cache_clear()
     entry += [Entry("theirs", first), Entry("theirs", second)]
     assert find_kind("theirs") is first
@@ -258,7 +258,7 @@ def test_a_published_model_says_where_its_figures_come_from(model: PublishedMode
 def test_an_unknown_model_is_refused_with_the_nearest() -> None:
     with pytest.raises(InvalidCase, match="did you mean llama-3-70b"):
         find_model("Llama3 70B")
-    with pytest.raises(InvalidCase, match=r"'zzz' is not possible: The published models are .*qwen3-32b"):
+    with pytest.raises(InvalidCase, match=r"'zzz' is not possible: the published models are .*qwen3-32b"):
         find_model("zzz")
 
 

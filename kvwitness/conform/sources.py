@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kvwitness.errors import CannotRun
 from oracle.model.errors import InvalidCase
-from strategies.kinds import GROUP, find_kind, is_shipped, registered_kinds
+from strategies.kinds import GROUP, check_models, find_kind, is_shipped, registered_kinds
 from strategies.kinds.protocol import Kind
 from strategies.numbers import KIND_NUMBERS
 
@@ -90,6 +90,11 @@ def _load(path: Path) -> Kind:
             f"{path}: {ATTRIBUTE}.name = {kind.name!r} is not possible: a kind of the project has this name; "
             "choose another"
         )
+    if not is_shipped(kind.name):
+        try:
+            check_models(kind)
+        except InvalidCase as error:
+            raise CannotRun(f"{path}: {error}") from None
     return kind
 
 

@@ -71,17 +71,19 @@ def registry() -> Registry:
     modules = [module.name for module in iter_modules(__path__) if module.name not in SUPPORT]
     found = _in_order((f"{__name__}.{module}", _kind_of(module)) for module in modules)
     where = {kind.name: "the project" for kind in found}
+    whose = {model.name: f"kind {kind.name} of the project" for kind in found for model in kind.published}
     broken: list[BrokenEntry] = []
     theirs: list[Kind] = []
     unbuilt: list[Kind] = []
     entries: dict[str, str] = {}
     for entry in entry_points(group=GROUP):
         try:
-            kind = _load(entry, where)
+            kind = _load(entry, where, whose)
         except (Exception, SystemExit) as error:
             broken.append(BrokenEntry(entry.name, entry.value, _why(error)))
             continue
         where[kind.name] = f"the entry point {entry.value}"
+        whose |= {model.name: f"kind {kind.name} of the entry point {entry.value}" for model in kind.published}
         entries[kind.name] = entry.value
         try:
             _build_some(kind)
@@ -148,14 +150,24 @@ def _checked(where: str, kind: object) -> Kind:
     return kind
 
 
-def _load(entry: EntryPoint, where: Mapping[str, str]) -> Kind:
-    """The kind of an entry point; ``where`` says whose the names are that are taken."""
+def _load(entry: EntryPoint, where: Mapping[str, str], whose: Mapping[str, str]) -> Kind:
+    """The kind of an entry point; ``where`` and ``whose`` say whose names of kinds and of models are taken."""
     kind = _checked("what it names", entry.load())
     if kind.name in where:
         raise InvalidCase("kind.name", kind.name, f"a kind of {where[kind.name]} has this name")
     if kind.name != entry.name:
         raise InvalidCase("kind.name", kind.name, f"expected the name of its entry point, {entry.name}")
+    check_models(kind, whose)
     return kind
+
+
+def check_models(kind: Kind, whose: Mapping[str, str] | None = None) -> None:
+    """Raise ``InvalidCase`` for a published model of a name that is taken; ``whose``: by whom, else by the project."""
+    if whose is None:
+        whose = {model.name: f"kind {own.name} of the project" for own, model in models() if is_shipped(own.name)}
+    for model in kind.published:
+        if model.name in whose:
+            raise InvalidCase("published model", model.name, f"a model of {whose[model.name]} has this name")
 
 
 def _build_some(kind: Kind) -> None:
@@ -211,8 +223,11 @@ def find_kind(name: str) -> Kind:
         if entry.name == name:
             _refuse(entry)
     known = [kind.name for kind in kinds()]
-    near = get_close_matches(str(name).lower().replace("-", "_"), known, n=3)
+    whose = [kind.name for kind, model in models() if model.name == name]
+    near = whose or get_close_matches(str(name).lower().replace("-", "_"), known, n=3)
     accepted = f"did you mean {' or '.join(near)}? The kinds are" if near else "expected one of"
+    if whose:
+        accepted = f"that is a model; {accepted}"
     raise InvalidCase("kind", name, f"{accepted} {', '.join(known)}")
 
 
@@ -239,6 +254,13 @@ def find_model(name: str) -> tuple[Kind, PublishedModel]:
     for kind in registry().unbuilt:
         if name in {model.name for model in kind.published}:
             find_kind(kind.name)
+    for kind in kinds():
+        if kind.name == name:
+            its = ", ".join(model.name for model in kind.published)
+            accepted = (
+                f"that is a kind; its published models are {its}" if its else "that is a kind without a published model"
+            )
+            raise InvalidCase("model", name, accepted)
     near = get_close_matches(str(name).lower().replace("_", "-").replace(" ", "-"), known, n=3, cutoff=0.4)
-    accepted = f"did you mean {' or '.join(near)}? " if near else ""
-    raise InvalidCase("model", name, f"{accepted}The published models are {', '.join(sorted(known))}")
+    accepted = f"did you mean {' or '.join(near)}? The" if near else "the"
+    raise InvalidCase("model", name, f"{accepted} published models are {', '.join(sorted(known))}")

@@ -93,11 +93,17 @@ class PublishedModel:
         """The declaration with K/V elements of ``bits`` bits; ``None``: the usual width."""
         bits = self.element_width(bits)
         try:
-            return self.build(bits)
+            found = self.build(bits)
         except InvalidCase as error:
             raise of_kind(f"model {self.name}", error) from error
         except (Exception, SystemExit) as error:
             raise InvalidCase(f"model {self.name}: element bits", bits, f"build raised {_told(error)}") from error
+        if not isinstance(found, Declaration):
+            raise InvalidCase(f"model {self.name}: build", type(found).__name__, "expected a Declaration")
+        if found.model.layers != self.layers + found.extra:
+            accepted = f"what it builds has {found.model.layers} layers, {found.extra} of them extra ones"
+            raise InvalidCase(f"model {self.name}: layers", self.layers, accepted)
+        return found
 
     def element_width(self, bits: int | None = None) -> int:
         """``bits`` of a K/V element, checked, or the usual number."""
