@@ -138,6 +138,13 @@ def build(wanted: Deployment) -> Case:
         element_bits=wanted.element_bits,
         native=native,
     )
+    for side, rank in on_rank.items():
+        ranks = case.side(side).topology.data_parallel
+        if rank >= ranks:
+            accepted = (
+                f"expected a rank from 0 to {ranks - 1}: there are {ranks}" if ranks > 1 else "there is rank 0 alone"
+            )
+            raise InvalidCase(f"--{side} dp", f"on@{rank}", accepted)
     if any(on_rank.values()):
         request = replace(case.requests[0], context_dp=on_rank["context"], generation_dp=on_rank["generation"])
         case = replace(case, requests=(request,))

@@ -30,7 +30,7 @@ class Answer(Enum):
 class Replay:
     """The answer, one sentence that says it, and the lines behind it. ``unpinned`` is said whatever the answer.
 
-    ``trial`` judged it, so that others can be judged alike.
+    ``trial`` judged it, so that others can be judged alike. ``fault``: what was planted for this answer, "" nothing.
     """
 
     answer: Answer
@@ -39,6 +39,7 @@ class Replay:
     judgement: Judgement | None = None
     unpinned: tuple[str, ...] = ()
     trial: Trial | None = None
+    fault: str = ""
 
 
 def replay(
@@ -66,16 +67,17 @@ def replay(
     if judgement.failure is not None:
         sentence = f"still fails: {judgement.failure}" if meta.kinds else f"fails: {judgement.failure}"
         sentence += _otherwise(meta, judgement.failure)
-        return Replay(Answer.FAILS, sentence, argument_of(judgement), judgement, unpinned, trial)
+        return Replay(Answer.FAILS, sentence, argument_of(judgement), judgement, unpinned, trial, judged.fault)
     refusals = tuple(_refusals(judgement))
     if refusals and not _must_refuse(witness.case):
-        return Replay(Answer.CANNOT_TELL, "cannot tell: refused", refusals, judgement, unpinned)
+        return Replay(Answer.CANNOT_TELL, "cannot tell: refused", refusals, judgement, unpinned, fault=judged.fault)
     if meta.test and not meta.kinds:
         sentence = f"cannot tell: a test failed on this case, and the judge finds nothing; run {meta.test}"
-        return Replay(Answer.CANNOT_TELL, sentence, (), judgement, unpinned)
+        return Replay(Answer.CANNOT_TELL, sentence, (), judgement, unpinned, fault=judged.fault)
     lines = tuple(f"{name}: {_passed(judgement, name)}" for name in judgement.result.verdicts)
     lines += tuple(describe_comparison(settled) for settled in judgement.settled)
-    return Replay(Answer.FIXED, "fixed: it passes" if meta.kinds else "passes", lines, judgement, unpinned)
+    sentence = "fixed: it passes" if meta.kinds else "passes"
+    return Replay(Answer.FIXED, sentence, lines, judgement, unpinned, fault=judged.fault)
 
 
 def check_asked(

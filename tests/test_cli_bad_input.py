@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from strategies.kinds import find_kind
 from tests.face import Said, Shell
 
 CASE = {
@@ -84,7 +85,7 @@ def test_an_option_that_cannot_be_is_named(shell: Shell, tmp_path: Path, argumen
         ),
         ("--engine", "engine = 'nope' is not possible: the engines are host"),
         ("--fault", "fault = 'nope' is not possible: the faults are block-sizes-unchecked, "),
-        ("--model", "model = 'nope' is not possible: "),
+        ("--model", "model = 'nope' is not possible: the published models are "),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_known_ones(
@@ -212,3 +213,18 @@ def test_a_kind_that_is_nearly_written_so_is_proposed(
     assert said.status == 2 and said.out == ""
     assert re.match(f"kvwitness: kind = '{name}' is not possible: did you mean {near}[ ?]", said.err), said.err
     assert "? The kinds are gqa, mla, " in said.err
+
+
+def test_a_kind_in_place_of_a_model_is_answered_with_its_models_and_the_reverse(shell: Shell, tmp_path: Path) -> None:
+    models = ", ".join(model.name for model in find_kind("mla").published)
+    refused(
+        shell("verify", "--model", "mla", "--out", tmp_path),
+        f"model = 'mla' is not possible: that is a kind; its published models are {models}",
+    )
+    refused(
+        shell("verify", "--model", "vllm_fused", "--out", tmp_path),
+        "model = 'vllm_fused' is not possible: that is a kind without a published model",
+    )
+    said = shell("verify", "--kinds", "llama-3-70b", "--out", tmp_path)
+    assert said.status == 2
+    assert "kind = 'llama-3-70b' is not possible: that is a model; did you mean gqa? The kinds are gqa, " in said.err

@@ -70,6 +70,33 @@ def test_a_refused_deployment_prints_code_and_reason_and_exits_2(shell: Shell, t
     assert as_json.json["others"] == {"native": beside}
 
 
+def test_what_cannot_be_built_has_its_deployment_in_json(shell: Shell) -> None:
+    said = shell("verify", "--model", "kimi-k3", "--context", "tp=3", "--generation", "tp=5", "--json")
+    assert said.status == 2
+    assert said.json["verdict"] == "not run" and "refused" not in said.json
+    assert said.err == f"kvwitness: {said.json['reason']}\n"
+    assert (said.json["deployment"]["model"], said.json["deployment"]["generation"]) == ("kimi-k3", "tp=5")
+
+
+def test_refusals_of_each_subject_are_in_json(shell: Shell, tmp_path: Path) -> None:
+    arguments = ("verify", "--model", "deepseek-v4-pro", "--generation", "cp=2", "--prompt", 256, "--out", tmp_path)
+    said, told = shell(*arguments, "--json"), shell(*arguments)
+    assert said.status == told.status == 0
+    (refusal,) = said.json["plans"]["native"]["refusals"]
+    assert (refusal["request"], refusal["code"]) == (0, "helix_window")
+    assert f"native refuses request 0: helix_window ({refusal['reason']})" in " ".join(told.out.split())
+    assert said.json["plans"]["mapping"]["refusals"] == []
+    assert "refusals" not in said.json["kinds"]["deepseek_v4"]
+
+
+def test_the_rank_of_the_request_is_told_where_attention_dp_is_on(shell: Shell, tmp_path: Path) -> None:
+    said = shell(*LLAMA, "--context", "tp=2", "--generation", "tp=4,dp=on@3", "--out", tmp_path)
+    assert said.status == 0, said.err
+    assert "context     2 ranks: tp 2; 2 tokens a block; HND\n" in said.out
+    where = "the request is on attention DP rank 3"
+    assert f"generation  4 ranks: tp 4, attention DP; 2 tokens a block; HND; {where}\n" in said.out
+
+
 def test_a_failing_deployment_leaves_a_witness(shell: Shell, tmp_path: Path) -> None:
     arguments = ("--context", "tp=1", "--generation", "tp=1", "--fault", "drop-last-run", "--out", tmp_path)
     said = shell(*LLAMA, *arguments)
@@ -165,6 +192,11 @@ def test_a_file_that_is_no_model_is_refused(shell: Shell, tmp_path: Path, plain:
             ("--layout", "sender=nhd"),
             "--layout = 'sender=nhd' is not possible: 'sender' is no side; expected context or generation",
         ),
+        (
+            ("--generation", "tp=8,dp=on@8"),
+            "--generation dp = 'on@8' is not possible: expected a rank from 0 to 7: there are 8",
+        ),
+        (("--context", "dp=on@1"), "--context dp = 'on@1' is not possible: there is rank 0 alone"),
         (("--context", "pp=99"), "context.pp = 99 is not possible: expected at most one stage for each of 80 layers"),
     ],
 )

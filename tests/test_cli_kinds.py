@@ -68,6 +68,7 @@ def test_the_table_says_of_each_kind_how_often_it_reaches_each_stress(
     said = shell("kinds")
     assert said.status == 0, said.err
     assert max(map(len, said.out.splitlines())) <= columns
+    assert not [line for line in said.out.splitlines() if line != line.rstrip()]
     found = tables_of(said)
     assert list(found) == NAMES
     for kind in kinds():
@@ -166,14 +167,22 @@ def test_what_is_shown_of_a_kind_can_be_read_back(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_kind_fits_80_columns_but_for_its_declaration(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_one_kind_fits_80_columns(shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    wide = shell("kinds", name).out
     monkeypatch.setenv("COLUMNS", "80")
     said = shell("kinds", name)
     assert said.status == 0, said.err
-    wide = [line for line in said.out.splitlines() if len(line) > 80]
-    assert all(re.match(r"    \w+ @ ", line) for line in wide), wide
+    assert not [line for line in said.out.splitlines() if len(line) > 80 or line != line.rstrip()]
+    assert re.sub(r"\s", "", said.out) == re.sub(r"\s", "", wide)
+
+
+def test_a_buffer_of_many_layers_goes_on_below_itself(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    layers = "0..2,4..6,8..10,12..14,16..18,20..22,24..26,28..30,32..34,", "36..38,40..42,44..46"
+    shown = f"    ssm_state @ {layers[0]}\n      {layers[1]} : H(48).even@TPCP P(128) N(128) ; 32\n"
+    assert shown in shell("kinds", "qwen4_exp").out
+    monkeypatch.setenv("COLUMNS", "160")
+    assert shown.replace("\n      ", "") in shell("kinds", "qwen4_exp").out
 
 
 def test_json_of_one_kind_has_all_published_models(shell: Shell) -> None:

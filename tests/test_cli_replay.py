@@ -44,7 +44,7 @@ def changed(path: Path, to: Path, **fields: object) -> Path:
 def test_a_witness_that_still_fails_exits_1_with_the_argument(shell: Shell, planted: Path) -> None:
     said = shell("replay", planted)
     assert said.status == 1
-    assert said.out.startswith(f"{planted}: still fails: mapping: not elected\n")
+    assert said.out.startswith(f"{planted}: still fails: mapping: not elected, with the planted fault elect-first\n")
     for line in json.loads(planted.read_text())["witness"]["argument"]:
         assert line in said.out
 
@@ -60,7 +60,21 @@ def test_a_witness_replays_identically_from_another_directory_and_process(plante
 def test_a_witness_of_a_fault_that_is_not_planted_is_fixed(shell: Shell, planted: Path) -> None:
     said = shell("replay", planted, "--fault", "none")
     assert said.status == 0
-    assert "fixed: it passes" in said.out
+    assert f"{planted}: fixed: it passes\n" in said.out
+    assert shell("replay", planted, "--fault", "none", "--json").json["fault"] == ""
+
+
+def test_a_planted_fault_is_said_whatever_becomes_of_it(shell: Shell, planted: Path, tmp_path: Path) -> None:
+    said = shell("replay", planted, "--fault", "drop-last-run", "--subjects", "mapping")
+    assert (said.status, said.out.splitlines()[0]) == (
+        1,
+        f"{planted}: still fails: mapping: missing (it was found as not elected), with the planted fault drop-last-run",
+    )
+    hidden = shell("replay", planted, "--fault", "heads-modulo")
+    assert (hidden.status, hidden.out.splitlines()[0]) == (
+        0,
+        f"{planted}: fixed: it passes, with the planted fault heads-modulo",
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,6 +110,7 @@ def test_json_says_the_same(shell: Shell, planted: Path) -> None:
     assert said.json["verdict"] == "fail"
     assert said.json["violations"] == ["not elected"]
     assert said.json["subject"] == "mapping"
+    assert said.json["fault"] == "elect-first"
     assert said.json["derived_otherwise"] == []
 
 
@@ -113,7 +128,7 @@ def test_of_several_files_all_are_judged(shell: Shell, three: tuple[Path, Path, 
     fails, missing, passes = three
     said = shell("replay", *three)
     assert said.status == 1
-    assert f"{fails}: still fails: mapping: not elected\n" in said.out
+    assert f"{fails}: still fails: mapping: not elected, with the planted fault elect-first\n" in said.out
     assert f"kvwitness: {missing}: subject = 'gone' is not possible" in said.err
     assert f"{passes}: " in said.out
     assert said.out.endswith("3 files: 1 still failing, 1 unclear, 1 passing\n")

@@ -101,6 +101,8 @@ def test_an_entry_point_names_a_subject(monkeypatch: pytest.MonkeyPatch) -> None
         ("maping", "subject = 'maping' is not possible: expected one of mapping"),
         ("", "or package.module:plan"),
         ("mapping:list", "expected one of mapping, mapping:anchors, mapping:suffix, native"),
+        ("mapping:anchor", "native:suffix, native:no-helix, native:suffix,no-helix, or package.module:plan; did you"),
+        ("mapping:anchor", "; did you mean mapping:anchors?"),
         ("no_such_module:plan", "No module named 'no_such_module'"),
         (f"{__name__}:missing", "has no attribute 'missing'"),
         (f"{__name__}:number", "a function or an object with a method plan, not int"),
@@ -110,6 +112,14 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_named(name: str, mess
     with pytest.raises(InvalidCase) as caught:
         find_subject(name)
     assert message in str(caught.value)
+
+
+def test_each_name_that_a_refusal_lists_is_that_of_a_subject() -> None:
+    with pytest.raises(InvalidCase) as caught:
+        find_subject("nobody")
+    names = caught.value.accepted.removeprefix("expected one of ").removesuffix(", or package.module:plan").split(", ")
+    assert [find_subject(name).name for name in names] == names
+    assert set(known_subjects()) <= set(names)
 
 
 def test_importing_the_registry_imports_no_subject() -> None:

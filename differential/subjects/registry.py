@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from itertools import combinations
 
 from differential.managers.facts import Facts
 from differential.subjects.protocol import Election, Subject
@@ -66,7 +68,10 @@ def find_subject(name: str) -> Subject:
     module, colon, attribute = name.partition(":")
     if colon and module and attribute and family not in ("mapping", "native"):
         return _load(name, name)
-    raise InvalidCase("subject", name, f"expected one of {', '.join(known_subjects())}, or package.module:plan")
+    known = tuple(_known_with_options())
+    close = get_close_matches(str(name), known, 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise InvalidCase("subject", name, f"expected one of {', '.join(known)}, or package.module:plan{hint}")
 
 
 def known_subjects() -> tuple[str, ...]:
@@ -74,6 +79,16 @@ def known_subjects() -> tuple[str, ...]:
     own = ("mapping", *(f"mapping:{encoding}" for encoding in ENCODINGS[1:]))
     own += ("native",) if _has_native() else ()
     return (*own, *sorted({point.name for point in _extensions()} - set(own)))
+
+
+def _known_with_options() -> Iterator[str]:
+    """The known names, the legacy sender also with each choice of its options; its module is imported for them."""
+    for name in known_subjects():
+        yield name
+        if name == "native":
+            options = importlib.import_module(f"{NATIVE}.settings").OPTIONS
+            for number in range(1, len(options) + 1):
+                yield from (f"native:{','.join(chosen)}" for chosen in combinations(options, number))
 
 
 def _has_native() -> bool:

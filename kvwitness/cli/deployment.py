@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import fields
 
 from kvwitness.cli.compared import plain_compared
@@ -10,11 +11,13 @@ from kvwitness.cli.output import STYLES, console, write_lines, write_text
 from kvwitness.cli.status import COULD_NOT_RUN, PASS, VIOLATIONS
 from kvwitness.deployment import Deployment, Outcome, judge_deployment
 from kvwitness.difference import describe_comparison
-from kvwitness.errors import Refused
+from kvwitness.errors import CannotRun, Refused
 from kvwitness.settings import Judged
 from kvwitness.story import describe_instance
 from kvwitness.tally import Tally
 from kvwitness.words import NO_LEGACY_RULE, count, in_bytes, joined
+from oracle.model.case import SIDES, Case
+from oracle.model.errors import InvalidCase
 from oracle.truth.verdict import Outcome as Result
 from oracle.truth.verdict import Verdict
 
@@ -23,10 +26,11 @@ def run_deployment(wanted: Deployment, judged: Judged, out: str, as_object: bool
     """Judge a deployment, tell what became of it and return the exit status."""
     try:
         outcome = judge_deployment(wanted, judged, out)
-    except Refused as refused:
+    except (CannotRun, InvalidCase) as error:
         if not as_object:
             raise
-        print(json.dumps(_plain_refusal(wanted, refused)))
+        print(json.dumps(_plain_not_run(wanted, error)))
+        print(f"kvwitness: {error}", file=sys.stderr)
         return COULD_NOT_RUN
     failed = outcome.judgement.failure is not None
     if as_object:
@@ -44,8 +48,8 @@ def _tell_outcome(wanted: Deployment, outcome: Outcome, fault: str) -> None:
         f"{wanted.model}, {count(case.model.layers, 'layer')}, a prompt of {count(wanted.prompt, 'token')}",
         style="bold",
     )
-    for side in ("context", "generation"):
-        write_text(to, f"{side:<12}{describe_instance(case.side(side))}", hang=12)
+    for side in SIDES:
+        write_text(to, f"{side:<12}{describe_instance(case.side(side))}{_place(case, side)}", hang=12)
     for name, verdict in result.verdicts.items():
         write_text(to, f"{name + ' ':<12}{_judged(verdict)}", hang=12)
     for name in outcome.judgement.left_out:
@@ -66,6 +70,13 @@ def _tell_outcome(wanted: Deployment, outcome: Outcome, fault: str) -> None:
         write_lines(to, [f"  shrunk:    kvwitness show {outcome.shrunk}"], style="bold")
 
 
+def _place(case: Case, side: str) -> str:
+    """``; the request is on attention DP rank 3``, where a side has such ranks."""
+    if not case.side(side).topology.attention_dp:
+        return ""
+    return f"; the request is on attention DP rank {case.requests[0].dp_rank(side)}"
+
+
 def _judged(verdict: Verdict) -> str:
     if verdict.refusals:
         return f"refuses {'; '.join(map(str, verdict.refusals))}"
@@ -84,18 +95,23 @@ def _plain_deployment(wanted: Deployment) -> dict[str, object]:
     return {field.name: getattr(wanted, field.name) for field in fields(wanted)}
 
 
-def _plain_refusal(wanted: Deployment, refused: Refused) -> dict[str, object]:
-    return {
-        "verdict": "not run",
-        "reason": refused.reason,
-        "refused": {"subject": refused.subject, "code": refused.code, "reason": refused.why},
-        "others": dict(refused.others),
-        "deployment": _plain_deployment(wanted),
-    }
+def _plain_not_run(wanted: Deployment, error: CannotRun | InvalidCase) -> dict[str, object]:
+    """What cannot be built, and what is refused; of the latter also by whom, and what the other subjects answer."""
+    plain: dict[str, object] = {"verdict": "not run", "reason": str(error)}
+    if isinstance(error, Refused):
+        plain["refused"] = {"subject": error.subject, "code": error.code, "reason": error.why}
+        plain["others"] = dict(error.others)
+    return {**plain, "deployment": _plain_deployment(wanted)}
+
+
+def _plain_size(verdict: Verdict) -> dict[str, object]:
+    return {"pairs": verdict.pairs, "runs": verdict.runs, "bytes": verdict.nbytes}
 
 
 def _plain_plan(verdict: Verdict) -> dict[str, object]:
-    return {"pairs": verdict.pairs, "runs": verdict.runs, "bytes": verdict.nbytes}
+    """The size of a plan, and what of the transfer it refuses; ``request`` None: the pair of instances."""
+    refusals = [{name: getattr(each, name) for name in ("request", "code", "reason")} for each in verdict.refusals]
+    return {**_plain_size(verdict), "refusals": refusals}
 
 
 def _plain_outcome(wanted: Deployment, outcome: Outcome) -> dict[str, object]:
@@ -112,7 +128,7 @@ def _plain_outcome(wanted: Deployment, outcome: Outcome) -> dict[str, object]:
         "kinds": {
             outcome.case.kind or "own": {
                 "cases": 1,
-                **_plain_plan(first),
+                **_plain_size(first),
                 "violations": int(failure is not None),
                 "violation_kinds": list(failure.kinds) if failure is not None else [],
             }

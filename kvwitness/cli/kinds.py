@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 
 import click
@@ -196,16 +197,28 @@ def _tell_one(to: Console, kind: Kind, tp: int) -> None:
 
 def _tell_model(to: Console, shown: ShownModel) -> None:
     write_text(to, shown.title, style="bold")
-    lines = []
     for name, retention, buffers in shown.groups:
-        lines += [f"  {name}: {retention}", *(f"    {buffer}" for buffer in buffers)]
-    write_lines(to, lines)
+        write_text(to, f"{name}: {retention}", indent=2, hang=2)
+        for buffer in buffers:
+            _tell_buffer(to, buffer)
     write_text(to, f"pools of {shown.rank}:", indent=2)
     for pool in shown.pools:
         said = (
             f"pool {pool.number}, pool group {pool.pool_group}, {pool.slot_bytes:,} B a slot: {'; '.join(pool.holds)}"
         )
         write_text(to, said, indent=4, hang=2)
+
+
+def _tell_buffer(to: Console, buffer: str) -> None:
+    """A buffer in the notation, wrapped at its blanks, and a list of layers too long for a line at its commas."""
+    width = max(20, to.width - 6)
+    rows = [""]
+    for word in re.split("(?<= )", buffer):
+        for piece in [word] if len(word.rstrip()) <= width else re.split("(?<=,)", word):
+            if len(rows[-1]) + len(piece.rstrip()) > width:
+                rows.append("")
+            rows[-1] += piece
+    write_lines(to, (f"{' ' * (6 if number else 4)}{row.rstrip()}" for number, row in enumerate(rows)))
 
 
 def _tell_reach(to: Console, reached: dict[str, Reach]) -> None:

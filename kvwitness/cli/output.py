@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -20,7 +20,19 @@ STYLES = {"pass": "bold green", "fail": "bold red", "not run": "bold yellow"}
 
 
 class Output(Console):
-    """A console that leaves it to the command what a closed pipe means; rich would exit as for violations."""
+    """A console that leaves it to the command what a closed pipe means; rich would exit as for violations.
+
+    Lines of tables end where their text does: rich would fill them up with blanks.
+    """
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        if len(objects) != 1 or not isinstance(objects[0], Table):
+            super().print(*objects, **options)
+            return
+        for segments in self.render_lines(objects[0], pad=False):
+            row = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
+            row.rstrip()
+            super().print(row, soft_wrap=True)
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError

@@ -95,7 +95,8 @@ def _tell(file: str, found: Replay) -> None:
     to = console()
     for sentence in found.unpinned:
         write_lines(to, [f"derived otherwise than when it was written: {sentence}"], style="yellow")
-    write_lines(to, [f"{file}: {found.sentence}"], style=STYLES[found.answer])
+    planted = f", with the planted fault {found.fault}" if found.fault else ""
+    write_lines(to, [f"{file}: {found.sentence}{planted}"], style=STYLES[found.answer])
     write_lines(to, [f"  {line}" for line in found.lines])
     if found.answer is Answer.FAILS:
         write_lines(to, [f"  in words: kvwitness show {file}"])
@@ -107,6 +108,7 @@ def _plain(file: str, found: Replay) -> dict[str, object]:
         "verdict": VERDICTS[found.answer],
         "file": file,
         "sentence": found.sentence,
+        "fault": found.fault,
         "violations": list(failure.kinds) if failure is not None else [],
         "subject": failure.subject if failure is not None else None,
         "argument": list(found.lines),
