@@ -59,7 +59,10 @@ OF_A_DEPLOYMENT = ("context", "generation", "prompt", "tokens_per_block", "eleme
     help="Who is judged, and compared with each other, by comma; package.module:plan too.",
 )
 @click.option(
-    "--fault", default="", metavar="NAME", help="Plant a bug in the subjects that can have it: it must be found."
+    "--fault",
+    default="",
+    metavar="NAME",
+    help="Plant a bug in the subjects that can have it: violations where it shows, else a pass that says so.",
 )
 @click.option("--engine", default="host", show_default=True, help="What moves the bytes.")
 @click.option("--device", default="cpu", show_default=True, help="Where the engine works.")
