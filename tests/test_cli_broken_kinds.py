@@ -42,9 +42,9 @@ def told(said: Said) -> list[str]:
     ("text", "reason"),
     [
         ("KIND = (\n", "{file}:1: '(' was never closed"),
-        ("import gone\n", "ModuleNotFoundError: No module named 'gone'"),
+        ("import sys\nimport gone\n", "ModuleNotFoundError: No module named 'gone' at their_file.py:2"),
         ("x = 1\n", "AttributeError: module 'their_file' has no attribute 'KIND'"),
-        ("raise SystemExit(3)\n", "SystemExit: 3"),
+        ("raise SystemExit(3)\n", "SystemExit: 3 at their_file.py:1"),
         ("KIND = 3\n", "type of what it names = 'int' is not possible: expected a Kind: a file of kinds names it KIND"),
         (GOOD.replace('"theirs"', '"mla"'), "kind.name = 'mla' is not possible: a kind of the project has this name"),
     ],
@@ -73,7 +73,7 @@ def test_every_command_that_takes_kinds_says_it_once(tmp_path: Path, command: tu
     lines = [line for line in told(said) if "entry point" in line]
     assert lines == [
         "kvwitness: kind entry point theirs (their_file:KIND) cannot be used: "
-        "ModuleNotFoundError: No module named 'gone'"
+        "ModuleNotFoundError: No module named 'gone' at their_file.py:1"
     ]
 
 
@@ -84,7 +84,7 @@ def test_who_asks_for_it_is_told_why_in_one_line(tmp_path: Path, command: tuple)
     assert said.status == 2
     assert told(said) == [
         "kvwitness: kind = 'theirs' is not possible: kind entry point theirs (their_file:KIND) cannot be used: "
-        "ModuleNotFoundError: No module named 'gone'"
+        "ModuleNotFoundError: No module named 'gone' at their_file.py:1"
     ]
 
 
@@ -207,7 +207,9 @@ def test_the_list_of_good_kinds_names_none_as_broken(register: Callable[[str], N
     assert "theirs" in said.json["kinds"]
 
 
-@pytest.mark.parametrize(("text", "why"), [*UNBUILT, ("import gone\n", "ModuleNotFoundError: No module named 'gone'")])
+@pytest.mark.parametrize(
+    ("text", "why"), [*UNBUILT, ("import gone\n", "ModuleNotFoundError: No module named 'gone' at their_file.py:1")]
+)
 def test_a_search_over_all_kinds_leaves_it_out_and_says_so(
     register: Callable[[str], None], shell: Shell, tmp_path: Path, text: str, why: str
 ) -> None:

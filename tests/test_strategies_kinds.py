@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -34,6 +35,9 @@ class Entry:
         if isinstance(self._loaded, BaseException):
             raise self._loaded
         return self._loaded
+
+
+RAISED = f"at {Path(__file__).name}:{Entry.load.__code__.co_firstlineno + 2}"
 
 
 @pytest.fixture
@@ -82,9 +86,9 @@ def why(name: str, loaded: object, entry: list[Entry]) -> str:
         (None, "type of what it names = 'NoneType' is not possible: expected a Kind: a file of kinds names it KIND"),
         (3, "type of what it names = 'int' is not possible: expected a Kind: a file of kinds names it KIND"),
         (SyntaxError("invalid syntax", ("theirs.py", 7, 1, "KIND =")), "theirs.py:7: invalid syntax"),
-        (ModuleNotFoundError("No module named 'gone'"), "ModuleNotFoundError: No module named 'gone'"),
-        (AttributeError("module 'x'\nhas no KIND"), "AttributeError: module 'x' has no KIND"),
-        (SystemExit(3), "SystemExit: 3"),
+        (ModuleNotFoundError("No module named 'gone'"), f"ModuleNotFoundError: No module named 'gone' {RAISED}"),
+        (AttributeError("module 'x'\nhas no KIND"), f"AttributeError: module 'x' has no KIND {RAISED}"),
+        (SystemExit(3), f"SystemExit: 3 {RAISED}"),
         (InvalidCase("kind.name", "A B", "expected others"), "kind.name = 'A B' is not possible: expected others"),
     ],
 )

@@ -14,8 +14,10 @@ from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from itertools import cycle
+from pathlib import PurePath
 from pkgutil import iter_modules
 from random import Random
+from traceback import extract_tb
 from typing import NoReturn
 
 from oracle.model.errors import InvalidCase
@@ -210,8 +212,18 @@ def _why(error: BaseException) -> str:
     elif isinstance(error, InvalidCase):
         told = str(error)
     else:
-        told = f"{type(error).__name__}: {error}"
+        told = f"{type(error).__name__}: {error}{_place_of(error)}"
     return " ".join(told.split())
+
+
+def _place_of(error: BaseException) -> str:
+    """`` at FILE:12``, where it was raised; "" where that is in the import system or in this file."""
+    frames = [
+        frame
+        for frame in extract_tb(error.__traceback__)
+        if "importlib" not in frame.filename and frame.filename != __file__
+    ]
+    return f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
 def find_kind(name: str) -> Kind:
