@@ -124,6 +124,14 @@ def windowed(request: Request, *, window: int | None = 5, sinks: int = 0, **opti
             f"request.context.extra = {10**9} is not possible: expected at most 4,194,304 tokens beyond the prompt",
         ),
         (
+            lambda: Request(0, 10**10),
+            "request.prompt = 10000000000 is not possible: expected at most 16,777,216 tokens",
+        ),
+        (
+            lambda: Request(0, 1, lengths=(("encoder", 16_777_217),)),
+            "request.lengths of encoder = 16777217 is not possible: expected at most 16,777,216 tokens",
+        ),
+        (
             lambda: windowed(Request(0, 8, beams=10**9), sides=V1),
             "request.beams = 1000000000 is not possible: expected at most 1,024 beams",
         ),

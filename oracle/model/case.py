@@ -7,7 +7,7 @@ from oracle.model.counts import buffer_bytes
 from oracle.model.errors import InvalidCase, require_whole
 from oracle.model.instance import Instance
 from oracle.model.records import Hashed, record
-from oracle.model.states import check_manager, check_request, check_states
+from oracle.model.states import MOST_TOKENS, check_manager, check_request, check_states
 
 SIDES = ("context", "generation")
 MAPPERS = ("indexed", "nhd", "replicated", "sectioned")
@@ -94,6 +94,10 @@ class Request(Hashed):
             raise InvalidCase("request.lengths", names[1:], "expected distinct names, none of them prompt")
         for name, tokens in self.lengths:
             require_whole(f"request.lengths of {name}", tokens)
+            if tokens > MOST_TOKENS:
+                raise InvalidCase(f"request.lengths of {name}", tokens, f"expected at most {MOST_TOKENS:,} tokens")
+        if self.prompt > MOST_TOKENS:
+            raise InvalidCase("request.prompt", self.prompt, f"expected at most {MOST_TOKENS:,} tokens")
         object.__setattr__(self, "cuts", tuple(self.cuts))
         if any(not 0 < cut < self.prompt for cut in self.cuts) or list(self.cuts) != sorted(set(self.cuts)):
             raise InvalidCase("request.cuts", self.cuts, f"expected ascending token positions in 1..{self.prompt - 1}")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 SIDES = ("context", "generation")
 MOST_BEYOND = 4_194_304
 """Tokens that a state may lie beyond the prompt: truth asks each of them, so a number has to be countable."""
+MOST_TOKENS = 16_777_216
+"""Tokens of a prompt or of another length: a request has an entry for each of its blocks."""
 MOST_BEAMS = 1024
 
 
