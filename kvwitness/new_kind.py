@@ -27,8 +27,10 @@ from strategies.kinds.fitting import draw_heads
 from strategies.kinds.pieces import key_value, layers, paged, rows
 from strategies.kinds.protocol import Declaration, Kind, Surroundings
 
-# What the legacy sender declares: roles and their mapper kind, one of indexed, nhd, replicated and sectioned. A role
-# that is not named goes by "all". None instead of a Native: there is no legacy rule, and nothing is compared.
+# What the legacy sender declares: the mapper of each role. indexed: split by heads, as K/V or an SSM state; a latent
+# too. nhd: the same by tokens. replicated: whole on every rank. sectioned: a state of sections, as of a convolution.
+# A role that is not named goes by "all"; ignored=("role",) are not sent. Which mapper fits is in docs/new-kind.md.
+# None instead of a Native: there is no legacy rule, and nothing is compared.
 NATIVE = Native((("all", "indexed"), ("side_key", "replicated")))
 
 
@@ -76,6 +78,9 @@ KIND = Kind(
     decode=decode,
     # The small models that are judged on every pair of topologies, most telling first.
     scope=((4, 1, 0, 1, 0), (1, 0, 1, 0, 1)),
+    # Fewest and most layers of a small model. Each buffer needs a layer: where layers are of several sorts, as in a
+    # hybrid, the fewest are as many as there are sorts, (2, 6) or (3, 6).
+    layers=(1, 6),
     # Models that people deploy: PublishedModel(name, title, layers, lambda bits: declare(...), source, evidence), with
     # where the figures come from. `kvwitness verify --model NAME` judges them at their real size.
     published=(),

@@ -239,7 +239,7 @@ def ours(shell: Shell, tmp_path: Path) -> Kind:
 
 
 def test_a_new_file_is_a_kind_that_is_judged_right(ours: Kind) -> None:
-    assert ours.name == "side_keys"
+    assert (ours.name, ours.layers) == ("side_keys", (1, 6))
     trial, random = Trial(Judged()), Random(3)
     for _ in range(150):
         assert trial(decode(random.randbytes(WIDTH), kinds=(ours,)), carry=False).failure is None

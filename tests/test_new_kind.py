@@ -15,8 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from differential.subjects.native.views import ALLOWED
 from kvwitness.conform import LAWS
-from strategies.kinds import registry
+from kvwitness.kinds import native_of
+from oracle.model.case import MAPPERS
+from oracle.model.errors import InvalidCase
+from strategies.kinds import find_kind, registry
+from strategies.kinds.pieces import layers, rows
 from tests.face import ROOT, Shell
 
 PAGE = (ROOT / "docs" / "new-kind.md").read_text(encoding="utf-8")
@@ -121,6 +126,32 @@ def test_what_is_shown_is_compared() -> None:
 def test_every_law_is_named() -> None:
     for law in LAWS:
         assert re.search(rf"^\| (\w+, )?{law.name}[ ,]", PAGE, re.MULTILINE), law.name
+
+
+def test_every_mapper_is_told_with_kinds_that_declare_it_so() -> None:
+    told = dict(re.findall(r"^\| `(\w+)` \| .* \| ([^|]*) \|$", PAGE, re.MULTILINE))
+    assert set(told) == set(MAPPERS)
+    for mapper, examples in told.items():
+        for example in examples.split("; "):
+            roles = re.findall(r"`(\w+)`", example)
+            named, names = ([roles[0]], roles[1:]) if "` of `" in example else (["all"], roles)
+            for kind in names:
+                for role in named:
+                    assert {native.mapper_of(role) for native in native_of(find_kind(kind)) if native} == {mapper}
+
+
+def test_it_says_which_mappers_a_group_takes() -> None:
+    assert "Buffers of blocks take all but `sectioned`, those of a `state` group all but `nhd`" in PAGE
+    assert {paged: set(MAPPERS) - set(allowed) for paged, allowed in ALLOWED.items()} == {
+        True: {"sectioned"},
+        False: {"nhd"},
+    }
+
+
+def test_it_quotes_what_a_hybrid_of_too_few_layers_is_refused_with() -> None:
+    with pytest.raises(InvalidCase) as caught:
+        rows("key", layers(()), 1, 8)
+    assert str(caught.value) in " ".join(PAGE.split())
 
 
 def test_links_lead_somewhere() -> None:
