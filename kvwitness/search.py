@@ -17,7 +17,7 @@ from kvwitness.shards import PIECE, RANDOM, Part
 from kvwitness.tally import Compared, Tallies, Tally, Timing, merge_tallies
 from kvwitness.trial import CRASH, Failure, Judgement, Trial
 from kvwitness.witness import check_writable, save
-from kvwitness.words import NO_LEGACY_RULE
+from kvwitness.words import NO_LEGACY_RULE, count
 from kvwitness.workers import Task, Workers
 from oracle.model.case import Case
 from oracle.model.codec import decode
@@ -50,15 +50,17 @@ class Finding:
     argument: tuple[str, ...]
     where: str
     """which part of the search found it"""
+    kind: str
+    """of the case that failed first; shrinking may have led to another"""
 
 
 @dataclass(slots=True)
 class Report:
     """What a search did. ``scope`` and ``random`` are tallies by kind; ``seconds`` the whole run's duration.
 
-    ``timing``: what the random cases took, over all processes. ``stale``: entries of the ledger that
-    are no longer true. ``notes`` say what was left out and why. ``broken``: of a search over all kinds, the entries of
-    other distributions that give none.
+    ``scope_size``: cases of the small scope, judged or not. ``timing``: what the random cases took, over all
+    processes. ``stale``: entries of the ledger that are no longer true. ``notes`` say what was left out and why.
+    ``broken``: of a search over all kinds, the entries of other distributions that give none.
     """
 
     judged: Judged
@@ -70,6 +72,7 @@ class Report:
     seconds: float = 0.0
     timing: Timing = field(default_factory=Timing)
     shards: int = 0
+    scope_size: int = 0
     stale: list[str] = field(default_factory=list)
     broken: tuple[BrokenEntry, ...] = ()
 
@@ -88,6 +91,10 @@ class Report:
     @property
     def random_cases(self) -> int:
         return sum(tally.cases for tally in self.random.values())
+
+    @property
+    def scope_cases(self) -> int:
+        return sum(tally.cases for tally in self.scope.values())
 
     @property
     def rate(self) -> float:
@@ -169,7 +176,7 @@ def run_search(judged: Judged, search: Search, out: str, watcher: Watcher) -> Re
             _run_random(workers, report, trial, out, watcher)
     for kind, tally in report.kinds.items():
         for name, cases in tally.left_out.items():
-            report.notes.append(f"{name} not run in {cases:,} cases of {kind}: {NO_LEGACY_RULE}")
+            report.notes.append(f"{name} not run in {count(cases, 'case')} of {kind}: {NO_LEGACY_RULE}")
     report.stale = trial.stale_entries()
     report.notes += entries_to_look_at(trial.bases, date.today())
     report.seconds = time.monotonic() - started
@@ -178,6 +185,7 @@ def run_search(judged: Judged, search: Search, out: str, watcher: Watcher) -> Re
 
 def _run_scope(kind: str, workers: Workers, report: Report, trial: Trial, out: str, watcher: Watcher) -> None:
     cases = sum(1 for _ in small_scope(kind, report.search.scope))
+    report.scope_size += cases
     watcher.begin(f"{report.search.scope} scope of {kind}", cases, "cases")
     parts = []
     done = 0
@@ -185,6 +193,9 @@ def _run_scope(kind: str, workers: Workers, report: Report, trial: Trial, out: s
         parts.append(part)
         done += _cases(part)
         watcher.advance(done, done)
+    parts = _that_count(parts)
+    done = sum(map(_cases, parts))
+    watcher.advance(done, done)
     watcher.end()
     _gather(parts, report.scope, report, trial, out)
 
@@ -203,17 +214,21 @@ def _run_random(workers: Workers, report: Report, trial: Trial, out: str, watche
         parts.append(part)
         done += _cases(part)
         watcher.advance(done if search.examples is not None else time.time() - began, done)
+    parts = _that_count(parts)
+    done = sum(map(_cases, parts))
+    watcher.advance(done if search.examples is not None else time.time() - began, done)
     watcher.end()
-    kept = _gather(parts, report.random, report, trial, out)
-    for part in kept:
+    _gather(parts, report.random, report, trial, out)
+    for part in parts:
         report.timing.merge(part.timing)
-    report.shards = len(kept)
+    report.shards = len(parts)
     if search.seconds is not None:
-        ended = (
-            "the time ran out"
-            if any(not part.complete for part in kept) or search.examples is None
-            else "all were drawn"
-        )
+        if report.findings:
+            ended = "a failure ended it"
+        elif any(not part.complete for part in parts) or search.examples is None:
+            ended = "the time ran out"
+        else:
+            ended = "all were drawn"
         report.notes.append(f"--time {search.seconds:g}: {ended}; how many cases a seed gives depends on the machine")
 
 
@@ -228,15 +243,18 @@ def _cases(part: Part) -> int:
     return sum(tally.cases for tally in part.tallies.values())
 
 
-def _gather(parts: list[Part], into: Tallies, report: Report, trial: Trial, out: str) -> list[Part]:
-    """Merge the parts up to the first that failed, and keep its failure; later ones ran because a process was free."""
+def _that_count(parts: list[Part]) -> list[Part]:
+    """The parts up to the first that failed, in order; later ones ran only because a process was free."""
     failed = min((part.number for part in parts if part.failure is not None), default=None)
-    kept = sorted((part for part in parts if failed is None or part.number <= failed), key=lambda part: part.number)
-    for part in kept:
+    return sorted((part for part in parts if failed is None or part.number <= failed), key=lambda part: part.number)
+
+
+def _gather(parts: list[Part], into: Tallies, report: Report, trial: Trial, out: str) -> None:
+    """Merge the parts that count, and keep the failure of the last one if it has any."""
+    for part in parts:
         merge_tallies(into, part.tallies)
-    if failed is not None:
-        report.findings.append(_finding(kept[-1], report, trial, out))
-    return kept
+    if parts and parts[-1].failure is not None:
+        report.findings.append(_finding(parts[-1], report, trial, out))
 
 
 def _finding(part: Part, report: Report, trial: Trial, out: str) -> Finding:
@@ -248,10 +266,10 @@ def _finding(part: Part, report: Report, trial: Trial, out: str) -> Finding:
             f" deterministic. The case: {part.found}"
         )
     path, argument = save_failure(judgement, trial, out, seed=report.search.seed if part.group == RANDOM else None)
-    return Finding(case, judgement.failure, path, argument, _where(part, report))
+    return Finding(case, judgement.failure, path, argument, _where(part, report), part.found_kind)
 
 
 def _where(part: Part, report: Report) -> str:
     if part.group == RANDOM:
-        return f"shard {part.number} of seed {report.search.seed}"
+        return f"a case of {part.found_kind} (shard {part.number} of seed {report.search.seed})"
     return f"the {report.search.scope} scope of {part.group}"

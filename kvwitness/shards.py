@@ -47,8 +47,9 @@ class Gate(Protocol):
 class Part:
     """What became of one part of a search.
 
-    ``found``: the failing case, shrunk, as the text of a case file. ``timing``: what counted random
-    cases took. ``complete``: whether the part ran to its end or its first failure.
+    ``found``: the failing case, shrunk, as the text of a case file; ``found_kind``: the kind of the case that
+    failed first, which shrinking may leave. ``timing``: what counted random cases took. ``complete``: whether the
+    part ran to its end or its first failure.
     """
 
     group: str
@@ -56,6 +57,7 @@ class Part:
     tallies: Tallies = field(default_factory=dict)
     timing: Timing = field(default_factory=Timing)
     found: str = ""
+    found_kind: str = ""
     failure: Failure | None = None
     complete: bool = True
 
@@ -163,6 +165,7 @@ def run_shard(trial: Trial, search: Search, shard: int, until: float | None, gat
         return part
     # Hypothesis ends at its smallest; a run that was cut off ends anywhere.
     smallest = min(judge.failures, key=lambda judgement: _weight(judgement.case))
+    part.found_kind = judge.failures[0].case.kind
     return _with_failure(part, trial, smallest, search.shrink_seconds / 3)
 
 
@@ -228,4 +231,7 @@ def run_piece(trial: Trial, scope: Scope, kind: str, number: int, seconds: float
             found = judgement
             gate.close_behind()
             break
-    return part if found is None else _with_failure(part, trial, found, seconds)
+    if found is None:
+        return part
+    part.found_kind = found.case.kind
+    return _with_failure(part, trial, found, seconds)

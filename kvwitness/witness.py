@@ -9,6 +9,7 @@ else says so instead of judging another transfer in silence.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import tempfile
 from collections.abc import Iterable
@@ -73,6 +74,11 @@ class Meta:
         """How the failure was found."""
         subjects = tuple(filter(None, (self.subject, self.other))) or Judged().subjects
         return Judged(subjects, self.engine, self.device, self.fault, self.padding)
+
+    @property
+    def finding(self) -> tuple[object, ...]:
+        """What makes this the same finding as another of the same case; where the judge finds nothing, the test."""
+        return (self.subject, self.other, self.fault, self.kinds, self.stage, "" if self.kinds else self.test)
 
     def plain(self) -> dict[str, object]:
         """As the ``witness`` object of a file, empty fields left out."""
@@ -184,29 +190,57 @@ def save(
 ) -> Path:
     """Write a witness under ``out_dir`` and return its path; the name tells the kind and the content of the case.
 
-    The directory is made if need be. A file of the same case is replaced as a whole: nobody ever
-    reads half a file. ``others`` are fields of :class:`Meta`. Raises ``CannotRun`` where the
-    directory cannot be written.
+    The directory is made if need be. A file of the same finding in the same case is replaced as a whole:
+    nobody ever reads half a file. A file that holds anything else stays, and the name ends in ``-2``, ``-3``
+    and so on. ``others`` are fields of :class:`Meta`. Raises ``CannotRun`` where the directory cannot be written.
     """
     meta = Meta(
         subject=subject, fault=fault, kinds=tuple(property), pins=pins_of(case), argument=tuple(argument), **others
     )
     text = encode_file(case, {"witness": meta.plain()})
-    path = Path(out_dir) / f"{case.kind or 'case'}-{case_id(case)}.json"
+    directory = Path(out_dir)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".unfinished-", suffix=".json")
+        directory.mkdir(parents=True, exist_ok=True)
+        handle, unfinished = tempfile.mkstemp(dir=directory, prefix=".unfinished-", suffix=".json")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
             os.chmod(unfinished, 0o644)
-            os.replace(unfinished, path)
-        except BaseException:
-            os.unlink(unfinished)
-            raise
+            for number in itertools.count(1):
+                path = directory / f"{case.kind or 'case'}-{case_id(case)}{f'-{number}' * (number > 1)}.json"
+                if _put(unfinished, path, meta):
+                    return path
+        finally:
+            Path(unfinished).unlink(missing_ok=True)
     except OSError as error:
         raise CannotRun(f"cannot write a witness under {str(out_dir)!r}: {error.strerror or error}") from None
-    return path
+    raise AssertionError("a number is always left")
+
+
+def _put(unfinished: str, path: Path, meta: Meta) -> bool:
+    """Give the finished file its name, unless that name is taken by something else than the finding of ``meta``."""
+    try:
+        os.link(unfinished, path)  # fails where the name is taken, even if another process took it just now
+        return True
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        if not path.exists():
+            os.replace(unfinished, path)
+            return True
+    if not _holds(path, meta):
+        return False
+    os.replace(unfinished, path)
+    return True
+
+
+def _holds(path: Path, meta: Meta) -> bool:
+    """Whether a file is a witness of the finding of ``meta``; what cannot be read is not."""
+    try:
+        found = load(path).meta
+    except (CannotRun, InvalidCase):
+        return False
+    return found is not None and found.finding == meta.finding
 
 
 def check_writable(out_dir: str | os.PathLike[str]) -> None:

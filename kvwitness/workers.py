@@ -149,11 +149,12 @@ class Workers:
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Part]:
-        """Run ``tasks``, given in order, and yield each part as it ends; pointless ones are skipped."""
+        """Run ``tasks``, of one group and in order, and yield each part as it ends, up to the first pointless task."""
         if self._worker is not None:
             for task in tasks:
-                if task.number <= self.limits.last(task.group):
-                    yield self._worker.run(task)
+                if task.number > self.limits.last(task.group):
+                    return
+                yield self._worker.run(task)
             return
         waiting: set[Future[Part]] = set()
         source = iter(tasks)
@@ -162,9 +163,9 @@ class Workers:
             while waiting or not exhausted:
                 while not exhausted and len(waiting) < 2 * self.jobs:
                     task = next(source, None)
-                    if task is None:
+                    if task is None or task.number > self.limits.last(task.group):
                         exhausted = True
-                    elif task.number <= self.limits.last(task.group):
+                    else:
                         waiting.add(self._pool.submit(_run, task))
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:

@@ -147,3 +147,10 @@ def test_what_has_no_meaning_beside_it_exits_2(shell: Shell, tmp_path: Path, arg
 
 def test_a_grid_that_does_not_exist_is_refused(shell: Shell) -> None:
     assert shell("verify", "--grid", "nope").status == 2
+
+
+@pytest.mark.parametrize("kinds", ["gqa", "mla"])
+def test_blocks_of_lines_are_one_blank_line_apart(shell: Shell, tmp_path: Path, kinds: str) -> None:
+    said = shell(*GRID, "--kinds", kinds, "--out", tmp_path)
+    assert said.status == 0 and "\n\nnot run:" in said.out
+    assert "\n\n\n" not in said.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from kvwitness.story import tell
 from kvwitness.version import VERSION
 from kvwitness.witness import Meta, check_writable, load, pins_of, save
 from oracle.model.case import SIDES, Case, Request
-from oracle.model.codec import case_id
+from oracle.model.codec import case_id, encode
 from oracle.model.errors import MalformedFile
 from oracle.model.sides import lay_out
 from strategies.cases import cases, decode
@@ -60,9 +61,74 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr("os.replace", fail)
     with pytest.raises(CannotRun, match="No space left on device"):
-        save(case, tmp_path, subject="native", property=("stray",))
+        save(case, tmp_path, subject="mapping", property=("missing",), argument=["another"])
     assert path.read_text() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+FOUND = {"subject": "mapping", "property": ("missing",), "fault": "f", "stage": "plan", "other": ""}
+
+
+def test_another_finding_of_the_same_case_has_a_file_of_its_own(tmp_path: Path) -> None:
+    case = decode(simplest())
+    findings = [
+        FOUND,
+        {**FOUND, "subject": "native"},
+        {**FOUND, "property": ("stray", "missing")},
+        {**FOUND, "fault": ""},
+        {**FOUND, "stage": "memory"},
+        {**FOUND, "other": "native"},
+        {**FOUND, "property": (), "test": "test_one"},
+        {**FOUND, "property": (), "test": "test_other"},
+    ]
+    paths = [save(case, tmp_path, **finding) for finding in findings]
+    name = f"{case.kind}-{case_id(case)}"
+    assert [path.name for path in paths] == [f"{name}.json", *(f"{name}-{number}.json" for number in range(2, 9))]
+    again = [save(case, tmp_path, **finding, argument=["again"], seed=5) for finding in findings]
+    assert again == paths and sorted(tmp_path.iterdir()) == sorted(paths)
+    for path, finding in zip(paths, findings, strict=True):
+        meta = load(path).meta
+        assert meta is not None and meta.argument == ("again",)
+        assert {**FOUND, **finding, "property": meta.kinds, "subject": meta.subject} == {**FOUND, **finding}
+
+
+@pytest.mark.parametrize("held", ["", "{", "{}", None])
+def test_a_file_that_is_no_witness_of_the_finding_is_never_replaced(tmp_path: Path, held: str | None) -> None:
+    case = decode(simplest())
+    path = tmp_path / f"{case.kind}-{case_id(case)}.json"
+    path.write_text(encode(case) if held is None else held)
+    before = path.read_text()
+    assert save(case, tmp_path, **FOUND).name == f"{case.kind}-{case_id(case)}-2.json"
+    assert path.read_text() == before
+
+
+def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = decode(simplest())
+    link = os.link
+    theirs = save(case, tmp_path / "theirs", **{**FOUND, "subject": "native"}).read_text()
+
+    def be_late(source: str, target: Path) -> None:
+        if not list(tmp_path.glob(f"{case.kind}-*.json")):
+            target.write_text(theirs)
+        link(source, target)
+
+    monkeypatch.setattr("os.link", be_late)
+    mine = save(case, tmp_path, **FOUND)
+    assert mine.name.endswith("-2.json")
+    assert {load(path).meta.subject for path in tmp_path.glob("*.json")} == {"mapping", "native"}  # type: ignore
+
+
+def test_a_file_system_without_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    case = decode(simplest())
+    paths = [save(case, tmp_path, **{**FOUND, "subject": subject}) for subject in ("mapping", "native", "mapping")]
+    assert paths[0] == paths[2] != paths[1]
+    assert sorted(tmp_path.iterdir()) == sorted(paths[:2])
 
 
 def test_an_empty_field_is_left_out(tmp_path: Path) -> None:

@@ -91,10 +91,10 @@ class GridReport:
         found: list[str] = []
         for row in self.rows:
             if row.not_run:
-                found += [f"{row.manager}: {count} cells not run ({why})" for why, count in row.not_run.items()]
+                found += [f"{row.manager}: {_cells(number)} not run ({why})" for why, number in row.not_run.items()]
             if row.cells == sum(row.not_run.values()):
                 continue
-            found.append(f"{row.manager}: {row.cells} cells")
+            found.append(f"{row.manager}: {_cells(row.cells)}")
             for name in self.subjects:
                 if row.left_out[name]:
                     found.append(f"  {name}: {row.left_out[name]} not run (nothing is declared for it)")
@@ -111,9 +111,13 @@ class GridReport:
                     + (f", {counts['cannot say']} cannot be said" if counts["cannot say"] else "")
                 )
                 known = sorted(row.accepted[first, second].items())
-                found += [f"    accepted in {count} cells: {name}" for name, count in known]
+                found += [f"    accepted in {_cells(number)}: {name}" for name, number in known]
             found += [f"  fails: {cell}" for cell, _ in row.failures]
         return tuple(found)
+
+
+def _cells(number: int) -> str:
+    return f"{number} {'cell' if number == 1 else 'cells'}"
 
 
 def run_grid(

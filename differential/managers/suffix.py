@@ -128,7 +128,9 @@ class Suffixes:
             tails = NONE
         packed = Suffix(np.concatenate((own, tails)), extent.blocks, extent.beams, extent.phase, extent.stride)
         if len(tails) and self.count_own(len(packed.slots), packed) != len(own):
-            reason = f"{len(own)} blocks and {len(tails)} tails of {extent.beams} beams look like another split"
+            blocks = f"{len(own)} {'block' if len(own) == 1 else 'blocks'}"
+            behind = f"{len(tails)} {'tail' if len(tails) == 1 else 'tails'}"
+            reason = f"{blocks} and {behind} of {extent.beams} beams look like another split"
             raise Inexpressible(TAILS_NOT_TOLD_APART, reason)
         return packed
 

@@ -45,10 +45,12 @@ def _tell(to: Console, outcome: GridOutcome) -> None:
     table = _table(outcome)
     if fits(to, table):
         to.print(table)
-        to.print()
-        for row in outcome.report.rows:
-            if reasons := _reasons(row, outcome.report.subjects):
-                write_text(to, f"{row.manager}: {'; '.join(reasons)}", hang=2)
+        told = {row.manager: _reasons(row, outcome.report.subjects) for row in outcome.report.rows}
+        if any(told.values()):
+            to.print()
+        for manager, reasons in told.items():
+            if reasons:
+                write_text(to, f"{manager}: {'; '.join(reasons)}", hang=2)
     else:
         told = tuple(f"{manager}: " for manager in outcome.not_run)
         for line in outcome.report.lines():

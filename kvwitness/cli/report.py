@@ -22,28 +22,38 @@ from strategies.scope import describe
 STATED = {"all": "with cache states", "none": "without cache states"}
 """What random cases have, by ``--states``."""
 
+LEAST_MEASURED = 1.0
+"""Processor seconds below which no rate is told: a first case costs many times what a later one does."""
+
 
 def tell_report(to: Console, report: Report) -> None:
     """What failed first, then what was judged, then the verdict."""
     for finding in report.findings:
-        tell_failure(to, finding, f"found in {finding.where}, shrunk")
+        shrunk = "shrunk" if finding.case.kind == finding.kind else f"shrunk to one of {finding.case.kind}"
+        tell_failure(to, finding, f"found in {finding.where}, {shrunk}")
     tell_stale(to, report.stale)
     to.print()
     _tell_bounds(to, report)
     to.print()
     table = _table(report)
+    unmet = _unmet(report)
     if fits(to, table):
         to.print(table)
         sized = "random cases" if report.random_cases else "scope"
         write_text(to, f"ranks of both sides, layers, blocks: least/median/most of the {sized}")
+        unmet = unmet if report.findings else []
     else:
         _tell_kinds(to, report)
-    compared = {kind: tally.compared for kind, tally in report.kinds.items()}
-    tell_compared(to, compared, {kind: tally.left_out for kind, tally in report.kinds.items()})
+    if unmet:
+        why = "not judged" if report.findings else "not run, for no case of them came"
+        write_text(to, f"{why}: {joined(unmet)}", hang=2, style=STYLES["not run"])
+    judged = {kind: tally for kind, tally in report.kinds.items() if tally.cases or not report.findings}
+    compared = {kind: tally.compared for kind, tally in judged.items()}
+    tell_compared(to, compared, {kind: tally.left_out for kind, tally in judged.items()})
     to.print()
     for note in report.notes:
         write_text(to, note if note.endswith(("?", ".")) else f"{note}.", style="yellow")
-    write_text(to, _closing(report) + _not_judged(report), style=STYLES[report.verdict])
+    write_text(to, _closing(report) + _stopped(report) + _not_judged(report), style=STYLES[report.verdict])
 
 
 class Found(Protocol):
@@ -87,16 +97,17 @@ def _tell_bounds(to: Console, report: Report) -> None:
         write_text(
             to,
             f"random: {count(report.random_cases, 'case')} of seed {search.seed} {STATED[search.states]}"
-            f" in {count(report.shards, 'shard')},"
-            f" {_rates(report)}",
+            f" in {count(report.shards, 'shard')}{_rates(report)}",
             hang=2,
         )
 
 
 def _rates(report: Report) -> str:
+    if report.timing.whole < LEAST_MEASURED or not report.timing.served:
+        return ""
     compared = ", judged and compared" if report.compared else " and judged"
     carried = f"; {report.rate_carried:,.0f} a second with carrying out" if report.timing.carrying else ""
-    return f"{report.rate:,.0f} a second on one core, drawn, planned{compared}{carried}"
+    return f", {report.rate:,.0f} a second on one core, drawn, planned{compared}{carried}"
 
 
 # ---- kind by kind
@@ -125,7 +136,10 @@ def _table(report: Report) -> Table:
     for name in ("scope", "random", "refused", "rank pairs", "runs", "bytes", "ranks", "layers", "blocks"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
+    left_out = _unmet(report) if report.findings else ()
     for kind, tally in report.kinds.items():
+        if kind in left_out:
+            continue
         scope, random = report.scope.get(kind, Tally()), report.random.get(kind, Tally())
         table.add_row(
             kind,
@@ -146,8 +160,13 @@ def _verdict_text(tally: Tally) -> Text:
     return Text("FAIL" if verdict == "fail" else verdict, style=STYLES[verdict])
 
 
+def _unmet(report: Report) -> list[str]:
+    """Kinds of which nothing was judged."""
+    return [kind for kind, tally in report.kinds.items() if not tally.cases]
+
+
 def _tell_kinds(to: Console, report: Report) -> None:
-    unmet = [kind for kind, tally in report.kinds.items() if not tally.cases]
+    unmet = _unmet(report)
     for kind, tally in report.kinds.items():
         if kind in unmet:
             continue
@@ -160,15 +179,12 @@ def _tell_kinds(to: Console, report: Report) -> None:
             f"ranks {ranks}, layers {layers}, blocks {blocks} (least/median/most)",
         ):
             write_text(to, line, indent=2, hang=2)
-    if unmet:
-        write_text(to, f"not run, for no case of them came: {joined(unmet)}", hang=2, style=STYLES["not run"])
 
 
 def _closing(report: Report) -> str:
     parts = []
-    scope = sum(tally.cases for tally in report.scope.values())
-    if scope:
-        parts.append(f"{count(scope, 'case')} of the {report.search.scope} scope")
+    if report.scope_cases:
+        parts.append(f"{count(report.scope_cases, 'case')} of the {report.search.scope} scope")
     if report.random_cases:
         parts.append(f"{count(report.random_cases, 'random case')} of seed {report.search.seed}")
     what = f"{joined(parts) or 'no case'} in {in_seconds(report.seconds)}"
@@ -180,6 +196,20 @@ def _closing(report: Report) -> str:
     unknown = ", and no difference that is not known" if report.compared else ""
     hidden = f"; the planted fault {report.judged.fault} did not show in them" if report.judged.fault else ""
     return f"pass: no violation in {what}{unknown}{hidden}"
+
+
+def _stopped(report: Report) -> str:
+    """That a failed run went no further, and what it left: the rest of a kind's scope, and of the random cases."""
+    if not report.findings:
+        return ""
+    search, left = report.search, []
+    rest = report.scope_size - report.scope_cases
+    if rest:
+        left.append(f"{rest:,} of {count(report.scope_size, 'case')} of the {search.scope} scope")
+    if search.examples is not None and search.examples > report.random_cases:
+        left.append(f"{search.examples - report.random_cases:,} of {count(search.examples, 'random case')}")
+    each = " of each kind" if len(search.kinds) > 1 and not report.random_cases else ""
+    return f"; stopped at the first failure{each}{f': {joined(left)} not judged' if left else ''}"
 
 
 def _not_judged(report: Report) -> str:
@@ -204,7 +234,7 @@ def as_json(report: Report) -> dict[str, object]:
         "rate": round(report.rate, 1),
         "rate_carried": round(report.rate_carried, 1),
         "seconds": round(report.seconds, 2),
-        "scope": {"bound": report.search.scope, "cases": sum(tally.cases for tally in report.scope.values())},
+        "scope": {"bound": report.search.scope, "cases": report.scope_cases},
         "kinds": {kind: _plain_tally(report, kind, tally) for kind, tally in report.kinds.items()},
         "subjects": plain_compared(report.compared),
         "broken": plain_broken(report.broken),

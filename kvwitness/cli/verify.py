@@ -115,8 +115,9 @@ def command(
     """Judge where every byte goes, and compare subjects: the small scope in full, then random cases.
 
     Differences that the ledger knows are counted, all others fail. Whatever fails is shrunk, written as
-    a witness under --out, and printed with its argument and the one line that replays it. With --model,
-    one deployment is judged instead.
+    a witness under --out, and printed with its argument and the one line that replays it. The first failure
+    stops the search (in the small scope: that of its kind, and no random case is drawn). With --model, one
+    deployment is judged instead.
     """
     given = {name for name in here.params if here.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     who = split_subjects(subjects) if "subjects" in given else subjects_for(fault)

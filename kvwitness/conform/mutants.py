@@ -132,7 +132,8 @@ def _settle(standing: Standing) -> None:
         return
     cases = count(standing.open_, "case")
     if standing.differ:
-        standing.by, standing.how = SURVIVES, f"its plan is another in {standing.differ} cases, and no law objects"
+        differ = count(standing.differ, "case")
+        standing.by, standing.how = SURVIVES, f"its plan is another in {differ}, and no law objects"
     elif standing.open_ >= LEAST:
         standing.by, standing.how = SURVIVES, f"nothing tells it apart in {cases}: the drawn cases are too narrow"
     else:
