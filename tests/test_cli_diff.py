@@ -186,7 +186,7 @@ def test_it_fits_the_terminal(shell: Shell, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", str(columns))
     out = shell("diff", "c.json").out
     assert max(map(len, out.splitlines())) <= columns
-    assert (" known as\n" in out) == (columns >= 120), "there is a table where it has room, and sentences anyway"
+    assert ("─\n" in out) == (columns >= 120), "there is a table where it has room, and sentences anyway"
     assert "known as uneven-heads" in " ".join(out.split())
 
 
