@@ -143,6 +143,9 @@ def test_x5_beams_whose_last_block_differs() -> None:
     # Two tails of four beams: the length of the list cannot tell.
     with pytest.raises(Inexpressible, match="8 blocks and 2 tails of 4 beams look like another split"):
         said(case, SUFFIX, "context")
+    short = state_case(7, 8, context=SideState(tails=1), generation=SideState(tails=1), managers=V1, beams=4)
+    with pytest.raises(Inexpressible, match="1 block and 1 tail of 4 beams look like another split"):
+        said(short, SUFFIX, "context")
     # A prompt that fills its blocks has none: the beams share them all.
     whole = state_case(64, 8, generation=SideState(cached=16), managers=V1, beams=4)
     assert said(whole, ANCHORS, "context") == ([*range(100, 108)], 0)

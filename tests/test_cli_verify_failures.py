@@ -150,6 +150,11 @@ def test_no_rate_is_told_where_less_than_a_second_was_measured(
     assert " a second on one core, drawn, planned, judged and compared" in in_one_line(shell(*arguments).out)
 
 
+def test_one_case_is_told_as_one(shell: Shell, tmp_path: Path) -> None:
+    said = shell("verify", "--scope", "none", "--examples", 1, "--jobs", 1, "--kinds", "cross", "--out", tmp_path)
+    assert "native not run in 1 case of cross: " in said.out
+
+
 def test_two_faults_that_shrink_to_one_case_keep_a_witness_each(shell: Shell, tmp_path: Path) -> None:
     faults = ("drop-last-run", "run-end-off-by-one", "drop-last-run")
     paths = []

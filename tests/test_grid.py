@@ -8,6 +8,7 @@ import pytest
 
 from differential.faults import find_fault
 from differential.grid import FURTHER, GRIDS, UPSTREAM, GridCell, GridReport, grid_cells, managers_of, run_grid
+from differential.grid.report import GridRow
 from differential.ledger import check_case, settle
 from differential.runner import Outcome
 from differential.subjects.mapping import Mapping
@@ -241,3 +242,10 @@ def test_the_gap_is_gone_on_the_whole_grid_once_native_elects_among_paired_ranks
 def test_side_state_of_the_hand_declared_kind_moves() -> None:
     buffers = state_on(Shape(2), Shape(cp=2)).model.groups[1].buffers
     assert all(buffer.move_on(1).state is MoveState.SEND for buffer in buffers)
+
+
+def test_one_cell_is_told_as_one() -> None:
+    row = GridRow("few", 1, compared={("a", "b"): Counter()}, accepted={("a", "b"): Counter(["known"])})
+    idle = GridRow("idle", 1, not_run=Counter(["not asked for"]))
+    lines = GridReport("all", ("a", "b"), (row, idle)).lines()
+    assert {"few: 1 cell", "    accepted in 1 cell: known", "idle: 1 cell not run (not asked for)"} <= set(lines)

@@ -113,6 +113,18 @@ def test_a_test_that_fails_for_another_reason_still_keeps_its_case(project: Path
     assert "AssertionError: assert 'gqa' == 'other'" in shown
 
 
+def test_two_tests_that_fail_on_one_case_leave_a_witness_each(project: Path) -> None:
+    (project / "test_it.py").write_text(
+        "from strategies.cases import decode\nfrom strategies.numbers import simplest\n"
+        "def test_one():\n    case = decode(simplest())\n    assert not case\n"
+        "def test_other():\n    case = decode(simplest())\n    assert not case\n"
+    )
+    for _ in range(2):
+        assert run_tests(project).status == 1
+    metas = [load(path).meta for path in (project / "witnesses").glob("*.json")]
+    assert sorted(meta.test for meta in metas if meta) == ["test_it.py::test_one", "test_it.py::test_other"]
+
+
 def test_a_failing_test_without_a_case_leaves_nothing(project: Path) -> None:
     (project / "test_it.py").write_text("def test_it():\n    case = 1\n    assert not case\n")
     run = run_tests(project)
