@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from differential.compare.sibling import is_large
+from differential.subjects.protocol import Subject, encoding_of
 from kvwitness.difference import describe_comparison
 from kvwitness.search import argument_of
 from kvwitness.settings import Judged
@@ -74,7 +75,8 @@ def replay(
     if meta.test and not meta.kinds:
         sentence = f"cannot tell: a test failed on this case, and the judge finds nothing; run {meta.test}"
         return Replay(Answer.CANNOT_TELL, sentence, (), judgement, unpinned, fault=judged.fault)
-    lines = tuple(f"{name}: {_passed(judgement, name)}" for name in judgement.result.verdicts)
+    judged_ones = [base for base in trial.bases if base.name in judgement.result.verdicts]
+    lines = tuple(f"{base.name}: {_passed(judgement, base)}" for base in judged_ones)
     lines += tuple(describe_comparison(settled) for settled in judgement.settled)
     sentence = "fixed: it passes" if meta.kinds else "passes"
     return Replay(Answer.FIXED, sentence, lines, judgement, unpinned, fault=judged.fault)
@@ -125,7 +127,8 @@ def _must_refuse(case: Case) -> bool:
     return bool(truth.unserved or truth.lost)
 
 
-def _passed(judgement: Judgement, name: str) -> str:
+def _passed(judgement: Judgement, subject: Subject) -> str:
+    name = subject.name
     verdict = judgement.result.verdicts[name]
     if not verdict:
         known = ", ".join(judgement.known(name)) or f"see the ledger's entries of {name}"
@@ -133,4 +136,7 @@ def _passed(judgement: Judgement, name: str) -> str:
         return f"{what}, as is known: {known}"
     if verdict.refusals:
         return f"rightly refused: {'; '.join(map(str, verdict.refusals))}"
-    return f"{verdict.nbytes:,} bytes in {verdict.runs:,} runs over {verdict.pairs:,} rank pairs, each in its place"
+    has_tails = any(request.generation.tails for request in judgement.case.requests)
+    apart = "; but for beam tails, which tables do not carry" if has_tails and encoding_of(subject) == "tables" else ""
+    moved = f"{verdict.nbytes:,} bytes in {verdict.runs:,} runs over {verdict.pairs:,} rank pairs"
+    return f"{moved}, each in its place{apart}"

@@ -315,3 +315,24 @@ def test_show_tells_shares_requests_and_layouts(shell: Shell, tmp_path: Path) ->
         "1 (tp 0, cp 1)  key: layers 0..2, head 0 of 4; blocks 1, 3, 5, ...",
     ):
         assert text in said.out, text
+
+
+def test_what_tables_do_not_carry_is_said(shell: Shell, tmp_path: Path) -> None:
+    """Two beams whose last block is their own: its second beam comes by lists that end in tails alone."""
+    side = {"tp": 1, "stages": [1], "tokens_per_block": 2, "manager": "v1"}
+    tails = {"tails": 1}
+    case = {
+        "schema": 1,
+        "model": {"layers": 1, "groups": [{"name": "full", "buffers": ["key @ 0 : T D(1) ; 8"]}]},
+        "context": side,
+        "generation": side,
+        "requests": [{"content": 0, "prompt": 3, "beams": 2, "context": tails, "generation": tails}],
+    }
+    (tmp_path / "beams.json").write_text(json.dumps(case))
+    said = shell("replay", tmp_path / "beams.json", "--subjects", "mapping,mapping:anchors")
+    assert said.status == 0
+    by_tables, by_anchors = (
+        next(line for line in said.out.splitlines() if f"{name}: " in line) for name in ("mapping", "mapping:anchors")
+    )
+    assert "each in its place; but for beam tails, which tables do not carry" in by_tables
+    assert "beam tails" not in by_anchors
