@@ -180,7 +180,8 @@ def a_model(layers: int = 2, native: Native | None = NATIVE, rows_of: int = 1) -
 def test_a_published_model_of_other_layers_is_told() -> None:
     assert check_published(published(a_model(), 2)).outcome is Outcome.PASS
     result = check_published(published(a_model(), 3))
-    assert result.said == "odd-1b, 16 bits, 32 tokens a block: it declares 2 layers, and publishes 3 + 0"
+    rule = "layers = 3 is not possible: what it builds has 2 layers, 0 of them extra ones"
+    assert result.said == f"odd-1b, 16 bits: kind odd: model odd-1b: {rule}"
 
 
 def test_a_block_length_that_a_model_cannot_have_is_told() -> None:

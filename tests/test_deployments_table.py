@@ -276,7 +276,7 @@ def test_the_rank_of_a_request_is_a_number(shell: Shell, tmp_path: Path, text: s
 def test_a_rank_that_does_not_exist_is_refused(shell: Shell, tmp_path: Path) -> None:
     said = shell("verify", "--model", "deepseek-v3", "--context", "tp=4,dp=on@4", "--prompt", 1, "--out", tmp_path)
     assert said.status == 2
-    assert "expected below 4" in said.err
+    assert "--context dp = 'on@4' is not possible: expected a rank from 0 to 3" in said.err
 
 
 def test_layouts_are_told_by_both_sides() -> None:

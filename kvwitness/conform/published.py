@@ -57,16 +57,16 @@ def _trouble(sample: Sample, model: PublishedModel) -> tuple[str, int]:
     kind = sample.kind
     tried, first, served = 0, "", False
     for bits in model.element_bits:
+        try:
+            declaration = model.declare(bits)
+        except Exception as error:
+            return f"{model.name}, {bits} bits: {sample.told(error)}", tried
         for block in model.tokens_per_block or (USUAL,):
             setting = f"{model.name}, {bits} bits, {count(block, 'token')} a block"
             fits = False
             for grid in deployments(kind):
                 tried += 1
                 try:
-                    declaration = model.declare(bits)
-                    layers, extra = declaration.model.layers, declaration.extra
-                    if layers != model.layers + extra:
-                        return f"{setting}: it declares {layers} layers, and publishes {model.layers} + {extra}", tried
                     case = _case(kind, declaration, grid, block)
                 except Exception as error:
                     first = first or f"{setting}, {grid}: {sample.told(error)}"
