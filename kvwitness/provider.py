@@ -42,7 +42,9 @@ def drawing_from_the_seed_alone() -> Iterator[None]:
 @contextmanager
 def _numpy_saved_once() -> Iterator[None]:
     """Within, NumPy's global generator is seeded for each example, and its state is saved for all of them together."""
-    getattr(entropy, "get_seeder_and_restorer", int)()  # Hypothesis notes the generator when it is first to seed all
+    note_generators = getattr(entropy, "get_seeder_and_restorer", None)
+    if note_generators is not None:
+        note_generators()  # Hypothesis notes NumPy's only when it is first to seed all
     managed = getattr(entropy, "NP_RANDOM", None)
     if managed is None or not {"getstate", "setstate"} <= vars(managed).keys():
         yield  # another Hypothesis, which does it in another way

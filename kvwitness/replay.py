@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from differential.compare.sibling import is_large
+from differential.compare.unsaid import carry_tails
 from differential.subjects.protocol import Subject, encoding_of
 from kvwitness.difference import describe_comparison
 from kvwitness.search import argument_of
@@ -137,6 +138,7 @@ def _passed(judgement: Judgement, subject: Subject) -> str:
     if verdict.refusals:
         return f"rightly refused: {'; '.join(map(str, verdict.refusals))}"
     has_tails = any(request.generation.tails for request in judgement.case.requests)
-    apart = "; but for beam tails, which tables do not carry" if has_tails and encoding_of(subject) == "tables" else ""
+    lacks_tails = has_tails and not carry_tails((encoding_of(subject),))
+    apart = "; but for beam tails, which tables do not carry" if lacks_tails else ""
     moved = f"{verdict.nbytes:,} bytes in {verdict.runs:,} runs over {verdict.pairs:,} rank pairs"
     return f"{moved}, each in its place{apart}"
