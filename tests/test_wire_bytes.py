@@ -216,6 +216,14 @@ def test_what_msgpack_extends_itself_by_is_no_number(value: bytes) -> None:
         decode(record, "tables")
 
 
+@pytest.mark.parametrize("wrap", [b"", b"\x91", b"\x81\x00"])
+def test_an_extension_is_quoted_by_what_it_holds(wrap: bytes) -> None:
+    record = pack_map(small("tables")).replace(b"\xa8aux_slot\xc0", b"\xa8aux_slot" + wrap + b"\xd4\x05\x01")
+    with pytest.raises(WrongType, match=r"Extension\(code=5, data=b'\\x01'\)") as caught:
+        decode(record, "tables")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
 @pytest.mark.parametrize("value", [b"\xa2\xff\xfe", b"\xa3\xed\xa0\x80"])
 def test_text_that_is_not_utf8_is_refused(value: bytes) -> None:
     record = pack_map(small("tables")).replace(b"\xa3gen", value)

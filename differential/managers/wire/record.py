@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, overload
 
 import msgspec
@@ -13,6 +14,17 @@ from differential.managers.wire.trouble import UnreadableRecord, WrongFields, Wr
 
 _RAW = np.dtype("<i8")
 _RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """A msgpack extension, which no field is; its ``repr`` says what it holds, not where it lies in memory."""
+
+    code: int
+    data: bytes
+
+
+_ANY = msgspec.msgpack.Decoder(ext_hook=lambda code, data: Extension(code, bytes(data)))
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -103,7 +115,7 @@ def _objects(record: bytes) -> list[msgspec.Raw]:
 
 def _value(raw: msgspec.Raw, name: str) -> object:
     try:
-        return msgspec.msgpack.decode(raw)
+        return _ANY.decode(raw)
     except msgspec.ValidationError as error:
         raise WrongType(name, bytes(raw), f"expected what msgpack has, but {_said(error)}") from None
     except _BROKEN as error:
