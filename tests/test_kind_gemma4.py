@@ -79,7 +79,7 @@ def two_layers(heads: tuple[int, int], tp: int, own_tp: int, *, dp: int | None =
 HEADS = (1, 2, 3, 4, 6)
 
 
-@pytest.mark.parametrize("heads", product(HEADS, HEADS))
+@pytest.mark.parametrize("heads", list(product(HEADS, HEADS)))
 def test_all_that_follows_from_one_head_count_is_known(heads: tuple[int, int]) -> None:
     for tp, own_tp in product((1, 2, 3, 4, 6), repeat=2):
         for dp in {None, own_tp - 1} if own_tp > 1 else {None}:

@@ -185,7 +185,7 @@ def test_every_number_builds_and_cases_stay_small() -> None:
     assert median(map(bytes_by_rank, cases)) < 512
 
 
-@pytest.mark.parametrize(("number", "behind"), enumerate((4, 5, -1, 8, 9, 3, 7, 0)))
+@pytest.mark.parametrize(("number", "behind"), list(enumerate((4, 5, -1, 8, 9, 3, 7, 0))))
 def test_windows_stand_near_the_end_of_the_prompt(number: int, behind: int) -> None:
     """Blocks of 4 and a prompt of 16: the window ends at a block, a token further on, or a token earlier."""
     around = Surroundings(4, tokens_per_block=4, prompt=16)
